@@ -1,0 +1,42 @@
+PYTHON ?= python3
+EXP ?= short_ctx
+ARGS ?=
+BIN := .venv/bin
+READY := .venv/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test test-slow lint format ui clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+setup: $(READY) ## create .venv and install everything (4 minutes, 3 GB)
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt triton --editable '.[dev]'
+	touch $(READY)
+
+run: $(READY) ## run an experiment: make run EXP=short_ctx ARGS='model.topk=256'
+	$(BIN)/python -m pipeline +exp=$(EXP) $(ARGS)
+
+test: $(READY) ## the tests, under 10 minutes on two cores
+	$(BIN)/python -m pytest -q -m 'not slow'
+
+test-slow: $(READY) ## the tests at full dimensions
+	$(BIN)/python -m pytest -q -m slow
+
+lint: $(READY) ## check style and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(READY) ## apply style and format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+ui: $(READY) ## open MLflow on the results (choose "Model training" in its menu)
+	MLFLOW_DISABLE_TELEMETRY=true $(BIN)/mlflow ui --backend-store-uri sqlite:///$(CURDIR)/outputs/mlflow.db
+
+clean: ## remove the environment and caches, never outputs/
+	rm -rf .venv .pytest_cache .ruff_cache *.egg-info
