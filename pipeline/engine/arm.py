@@ -1,0 +1,90 @@
+"""One variant made runnable: the shared weights and inputs, its own caches."""
+
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from pipeline.engine.caches import fill_prefix, layer_caches
+from pipeline.engine.layer import LayerCaches, LayerOutput, Stages
+from pipeline.engine.plan import Plan
+from pipeline.engine.stack import Blueprint
+from pipeline.schema import Engine
+
+
+class Arm(Protocol):
+    """What takes turns under the clock. `prepare` is not timed."""
+
+    name: str
+
+    def prepare(self, step: int) -> None: ...
+
+    def step(self, step: int) -> Any: ...
+
+
+@dataclass
+class StackArm:
+    """All layers of the stack, one after the other.
+
+    Between two layers stands what the whole model would have there, in its cheapest form: residual and norm.
+    """
+
+    name: str
+    blueprint: Blueprint
+    stages: Stages
+    plan: Plan
+    hidden: Sequence[Tensor]  # [T, hidden], one a step
+    engine: Engine
+    seed: int
+
+    def __post_init__(self) -> None:
+        self.layers = self.blueprint.layers(self.stages)
+        self.caches: list[LayerCaches] = [
+            layer_caches(
+                self.blueprint.model, self.engine, kind, self.plan.pools, self.blueprint.dtype, self.blueprint.device
+            )
+            for kind in self.blueprint.kinds
+        ]
+        self._filled: set[int] = set()
+
+    def prepare(self, step: int) -> None:
+        """Write the cached prefixes of the requests that join in this step."""
+        if step in self._filled and not self.plan.reuses_pages:
+            return
+        self._filled.add(step)
+        for prefix in self.plan.prefixes[step]:
+            for number, (kind, caches) in enumerate(zip(self.blueprint.kinds, self.caches, strict=True)):
+                fill_prefix(caches, kind, prefix, hash((self.seed, number, prefix.request)) % 2**63)
+
+    def with_stages(self, stages: Stages) -> "StackArm":
+        """The same arm, caches and all, with other stages."""
+        other = copy(self)
+        other.stages, other.layers = stages, self.blueprint.layers(stages)
+        return other
+
+    def step(self, step: int) -> list[LayerOutput]:
+        """Outputs of every layer. Asynchronous on a GPU."""
+        x, outputs = self.hidden[step], []
+        for number, (layer, caches) in enumerate(zip(self.layers, self.caches, strict=True)):
+            if number:
+                x = torch.nn.functional.rms_norm(x + outputs[-1].y, x.shape[-1:])
+            outputs.append(layer(x, self.plan.inputs[step], caches))
+        return outputs
+
+
+@dataclass
+class StageArm:
+    """One stage alone, called again with the inputs that it had in a run of the stack."""
+
+    name: str
+    stage: Callable[..., Any]
+    calls: Sequence[Sequence[tuple[Any, ...]]]  # the arguments of each call of each step
+
+    def prepare(self, step: int) -> None:
+        pass
+
+    def step(self, step: int) -> list[Any]:
+        return [self.stage(*arguments) for arguments in self.calls[step]]

@@ -1,0 +1,59 @@
+"""A case made runnable: one plan and one set of inputs, shared by all arms."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pipeline.engine.arm import Arm, StackArm
+from pipeline.engine.layer import Stages
+from pipeline.engine.pages import spaces
+from pipeline.engine.plan import Plan, plan
+from pipeline.engine.replay import stage_arms
+from pipeline.engine.stack import Blueprint
+from pipeline.schema import Config
+from pipeline.work.schedule import Step
+from pipeline.work.workload import Case
+
+
+@dataclass(frozen=True)
+class Bench:
+    arms: tuple[StackArm, ...]
+    reference: StackArm  # float32 weights and arithmetic, the same cache layouts
+
+
+def bench(
+    config: Config,
+    case: Case,
+    steps: Sequence[Step],
+    blueprint: Blueprint,
+    arms: Mapping[str, Stages],
+    reference: Stages,
+) -> Bench:
+    model, engine = config.model, config.engine
+    needed = spaces(model, engine, set(blueprint.kinds))
+    layout = plan(case.requests, steps, needed, model.window, config.seed, blueprint.device)
+    hidden = hidden_states(layout, model.hidden, config.seed, blueprint)
+
+    def arm(name: str, stages: Stages, drawing: Blueprint) -> StackArm:
+        return StackArm(name, drawing, stages, layout, hidden, engine, config.seed)
+
+    return Bench(
+        tuple(arm(name, stages, blueprint) for name, stages in arms.items()),
+        arm("reference", reference, blueprint.float32()),
+    )
+
+
+def timed(arms: Sequence[StackArm], scope: str) -> Sequence[Arm]:
+    """What runs under the clock: the arms, or one stage of each."""
+    return arms if scope == "stack" or not arms else stage_arms(arms, scope)
+
+
+def hidden_states(layout: Plan, width: int, seed: int, blueprint: Blueprint) -> list[Tensor]:
+    """Unit normal input of each step [T, hidden]: overlapping views of one block, so that long runs need no memory."""
+    longest = max(inputs.tokens for inputs in layout.inputs)
+    generator = torch.Generator(blueprint.device).manual_seed(seed)
+    block = torch.randn(2 * longest, width, generator=generator, device=blueprint.device).to(blueprint.dtype)
+    starts = [number * 7919 % longest for number in range(len(layout.inputs))]
+    return [block[start : start + inputs.tokens] for start, inputs in zip(starts, layout.inputs, strict=True)]

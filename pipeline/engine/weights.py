@@ -1,0 +1,191 @@
+"""The weights of one attention layer: their names in the checkpoint, their shapes, drawn from a seed or loaded."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from pipeline.schema import ConfigError, Kind, Model
+
+FP8_BLOCK = 128
+FLOAT32 = ("attn_sink", "ape")
+
+
+@dataclass(frozen=True)
+class CompressorWeights:
+    ape: Tensor  # float32 [C, F * d]
+    norm: Tensor  # [d]
+
+
+@dataclass(frozen=True)
+class LayerWeights:
+    """Projections that share an input are one matrix, rows in the order of the name."""
+
+    q_kv: Tensor  # [q_lora_rank + D, hidden]: wq_a, wkv
+    q_norm: Tensor  # [q_lora_rank]
+    q: Tensor  # [H * D, q_lora_rank]
+    kv_norm: Tensor  # [D]
+    sink: Tensor  # float32 [H]
+    o_a: Tensor  # [G, o_lora_rank, H * D / G]
+    o_b: Tensor  # [hidden, G * o_lora_rank]
+    compress: Tensor | None  # [sum, hidden]: main wkv, wgate, index wkv, wgate
+    main: CompressorWeights | None
+    index: CompressorWeights | None
+    index_q: Tensor | None  # [I * X, q_lora_rank]
+    index_weights: Tensor | None  # [I, hidden]
+
+
+def overlap(kind: Kind) -> int:
+    """Windows pooled into one entry: csa pools the window before as well."""
+    return 2 if kind == "csa" else 1
+
+
+def shapes(model: Model, kind: Kind, tp: int = 1) -> dict[str, tuple[int, ...]]:
+    """Checkpoint name -> shape on one rank of tp: heads and output groups are divided, the rest is replicated."""
+    heads, groups = model.heads // tp, model.o_groups // tp
+    names: dict[str, tuple[int, ...]] = {
+        "wq_a": (model.q_lora_rank, model.hidden),
+        "q_norm": (model.q_lora_rank,),
+        "wq_b": (heads * model.head_dim, model.q_lora_rank),
+        "wkv": (model.head_dim, model.hidden),
+        "kv_norm": (model.head_dim,),
+        "attn_sink": (heads,),
+        "wo_a": (groups * model.o_lora_rank, heads * model.head_dim // groups),
+        "wo_b": (model.hidden, groups * model.o_lora_rank),
+    }
+    if kind != "swa":
+        names |= _compressor_shapes("compressor", model, kind, model.head_dim)
+    if kind == "csa":
+        names |= {
+            "indexer.wq_b": (model.index_heads * model.index_dim, model.q_lora_rank),
+            "indexer.weights_proj": (model.index_heads, model.hidden),
+        }
+        names |= _compressor_shapes("indexer.compressor", model, kind, model.index_dim)
+    return names
+
+
+def _compressor_shapes(prefix: str, model: Model, kind: Kind, width: int) -> dict[str, tuple[int, ...]]:
+    rows = overlap(kind) * width
+    return {
+        f"{prefix}.wkv": (rows, model.hidden),
+        f"{prefix}.wgate": (rows, model.hidden),
+        f"{prefix}.ape": (model.ratio(kind), rows),
+        f"{prefix}.norm": (width,),
+    }
+
+
+def draw(model: Model, kind: Kind, tp: int, seed: int, device: torch.device) -> dict[str, Tensor]:
+    """Weights that keep activations near unit size: N(0, 1 / inputs) matrices, norms near 1, sinks and ape N(0, 1)."""
+    generator = torch.Generator(device).manual_seed(seed)
+    drawn = {}
+    for name, shape in shapes(model, kind, tp).items():
+        normal = torch.randn(shape, generator=generator, device=device)
+        if name.endswith("norm"):
+            drawn[name] = 1 + 0.1 * normal
+        elif name.endswith(FLOAT32):
+            drawn[name] = normal
+        else:
+            drawn[name] = normal.div_(shape[-1] ** 0.5).bfloat16()
+    return drawn
+
+
+def load(path: str, number: int) -> dict[str, Tensor]:
+    """Attention tensors of layer `number` of a safetensors file, under their short names.
+
+    `layers.N.attn.` and `.weight` are dropped; fp8 tensors are multiplied by their 128 x 128 block scales NAME.scale.
+    Names without a layer are taken for every layer. ConfigError where the file cannot be read.
+    """
+    try:
+        with safe_open(Path(path), framework="pt") as file:
+            names = {_short_name(name, number): name for name in list(file.keys())}
+            stored = {short: file.get_tensor(name) for short, name in names.items() if short}
+    except (OSError, SafetensorError) as error:
+        raise ConfigError([f"engine.weights={path}: not a readable safetensors file: {error}"]) from error
+    return {name: _dequantised(name, tensor, stored) for name, tensor in stored.items() if not name.endswith(".scale")}
+
+
+def _short_name(name: str, number: int) -> str | None:
+    parts = name.removesuffix(".weight").split(".")
+    if "layers" not in parts:
+        return ".".join(parts)
+    at = parts.index("layers")
+    if parts[at + 1] != str(number) or parts[at + 2] != "attn":
+        return None
+    return ".".join(parts[at + 3 :])
+
+
+def _dequantised(name: str, tensor: Tensor, stored: Mapping[str, Tensor]) -> Tensor:
+    if tensor.dtype != torch.float8_e4m3fn:
+        return tensor
+    scale = stored.get(f"{name}.scale")
+    if scale is None:
+        raise ConfigError([f"weights: tensor {name} is float8 and {name}.scale is missing"])
+    blocks = scale.float().repeat_interleave(FP8_BLOCK, 0).repeat_interleave(FP8_BLOCK, 1)
+    return (tensor.float() * blocks[: tensor.shape[0], : tensor.shape[1]]).bfloat16()
+
+
+def shard(tensors: Mapping[str, Tensor], model: Model, kind: Kind, tp: int) -> dict[str, Tensor]:
+    """What rank 0 of tp holds of full-size tensors. ConfigError names every missing or misshapen tensor."""
+    full, rank = shapes(model, kind), shapes(model, kind, tp)
+    faults = [f"tensor {name} is missing" for name in full if name not in tensors]
+    faults += [
+        f"tensor {name} has shape {list(tensors[name].shape)}, {model.name} needs {list(shape)}"
+        for name, shape in full.items()
+        if name in tensors and tuple(tensors[name].shape) != shape
+    ]
+    if faults:
+        raise ConfigError(f"weights of a {kind} layer: {fault}" for fault in faults)
+    return {name: tensors[name][tuple(slice(size) for size in shape)] for name, shape in rank.items()}
+
+
+def assemble(tensors: Mapping[str, Tensor], model: Model, dtype: torch.dtype, device: torch.device) -> LayerWeights:
+    """One rank's tensors in the form that the layer multiplies with.
+
+    The compressors' projections give float32. On a GPU that is a bf16 product with a float32 result; elsewhere they are
+    kept in float32.
+    """
+
+    def matrix(*names: str) -> Tensor:
+        return torch.cat([tensors[name].to(device, dtype) for name in names])
+
+    def exact(name: str) -> Tensor:
+        return tensors[name].to(device, torch.float32)
+
+    def compressor(prefix: str) -> CompressorWeights | None:
+        if f"{prefix}.ape" not in tensors:
+            return None
+        return CompressorWeights(exact(f"{prefix}.ape"), exact(f"{prefix}.norm"))
+
+    compress = [
+        name
+        for prefix in ("compressor", "indexer.compressor")
+        for name in (f"{prefix}.wkv", f"{prefix}.wgate")
+        if name in tensors
+    ]
+    indexed = "indexer.wq_b" in tensors
+    wo_a = matrix("wo_a")
+    return LayerWeights(
+        q_kv=matrix("wq_a", "wkv"),
+        q_norm=exact("q_norm"),
+        q=matrix("wq_b"),
+        kv_norm=exact("kv_norm"),
+        sink=exact("attn_sink"),
+        o_a=wo_a.view(-1, model.o_lora_rank, wo_a.shape[1]),
+        o_b=matrix("wo_b"),
+        compress=matrix(*compress).to(dtype if device.type == "cuda" else torch.float32) if compress else None,
+        main=compressor("compressor"),
+        index=compressor("indexer.compressor"),
+        index_q=matrix("indexer.wq_b") if indexed else None,
+        index_weights=matrix("indexer.weights_proj") if indexed else None,
+    )
+
+
+def float32(held: LayerWeights) -> LayerWeights:
+    """The same values for float32 arithmetic."""
+    return replace(
+        held,
+        **{item.name: value.float() for item in fields(held) if isinstance(value := getattr(held, item.name), Tensor)},
+    )

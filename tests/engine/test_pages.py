@@ -1,0 +1,63 @@
+import numpy as np
+import pytest
+
+from pipeline.engine.pages import NULL_PAGE, PagePool, Space
+
+WINDOW = Space(page_size=4, tokens_per_row=1, lookback=7)
+ENTRIES = Space(page_size=2, tokens_per_row=3, lookback=None)
+
+
+def test_entries_need_a_page_only_when_a_window_closes():
+    pool = PagePool(ENTRIES)
+    pool.extend(0, 0, 2)
+    assert pool.block_table([0]).tolist() == [[NULL_PAGE]]
+    pool.extend(0, 2, 3)
+    assert pool.block_table([0]).tolist() == [[1]]
+    pool.extend(0, 3, 9)
+    assert pool.block_table([0]).tolist() == [[1, 2]]
+    assert pool.high_water == 2
+
+
+def test_window_gives_back_pages_that_no_step_reads_again():
+    pool = PagePool(WINDOW, capacity=4)
+    pool.extend(0, 0, 12)
+    first = pool.block_table([0])[0].tolist()
+    assert NULL_PAGE not in first
+    pool.extend(0, 11, 12)
+    assert pool.block_table([0])[0].tolist() == [NULL_PAGE, *first[1:]]
+    pool.extend(1, 0, 8)
+    assert first[0] in pool.block_table([1])[0].tolist()
+    assert pool.taken == 5
+
+
+def test_cached_prefix_leaves_the_columns_before_the_window_empty():
+    pool = PagePool(WINDOW)
+    pool.extend(0, 20, 21)
+    table = pool.block_table([0])[0]
+    assert table[:3].tolist() == [NULL_PAGE] * 3
+    assert (table[3:] != NULL_PAGE).all()
+
+
+def test_no_page_has_two_owners_and_a_dropped_request_returns_all():
+    pool = PagePool(WINDOW, capacity=9, seed=3)
+    for request in range(3):
+        pool.extend(request, 0, 12)
+    owned = pool.block_table([0, 1, 2])
+    assert sorted(owned.flatten().tolist()) == list(range(1, 10))
+    pool.drop(1)
+    pool.extend(5, 0, 12)
+    assert sorted(pool.block_table([5])[0].tolist()) == sorted(owned[1].tolist())
+
+
+def test_full_pool_says_so():
+    pool = PagePool(WINDOW, capacity=1)
+    with pytest.raises(ValueError, match="the cache is full: its 1 pages of 4 rows are taken"):
+        pool.extend(0, 0, 5)
+
+
+def test_a_counted_run_fits_exactly():
+    counting = PagePool(WINDOW)
+    counting.extend(0, 0, 30)
+    pool = PagePool(WINDOW, counting.high_water)
+    pool.extend(0, 0, 30)
+    assert np.unique(pool.block_table([0])).tolist() == list(range(1, counting.high_water + 1))
