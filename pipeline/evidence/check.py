@@ -1,0 +1,164 @@
+"""Is an arm right? Each layer of each step against the float32 reference, on the same input.
+
+Three questions, so that rounding in one does not hide a fault in another:
+    output      of the layer, with the arm's own selection put into the reference
+    scores      of the indexer, from the arm's index cache and projections on one side, the reference's on the other
+    selection   by the scores that the arm had before it: how far a better entry was left out
+"""
+
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from kernels.contracts import Score
+from pipeline.engine.arm import StackArm
+from pipeline.engine.batch import StepInputs, entries_of
+from pipeline.engine.layer import Layer, LayerOutput
+from pipeline.engine.select import Selection
+from pipeline.evidence.summary import Check
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Found in a step, or allowed."""
+
+    output: float  # relative L2
+    scores: float  # relative L2
+    selection: float  # best entry left out above worst one taken, in standard deviations of the row's scores
+
+    def worst(self, other: "Errors") -> "Errors":
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Errors(*(one if one > two or one != one else two for one, two in pairs))
+
+    def beyond(self, allowed: "Errors") -> list[str]:
+        """What is not within its tolerance; NaN never is."""
+        return [
+            f"{name} error {found:.2g} passes {getattr(allowed, name):g}"
+            for name, found in vars(self).items()
+            if not found <= getattr(allowed, name)
+        ]
+
+
+NOTHING = Errors(0.0, 0.0, 0.0)
+TOLERANCES = {torch.float32: Errors(1e-4, 1e-4, 1e-4), torch.bfloat16: Errors(0.03, 0.03, 0.03)}
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What the reference made of an input, with a selection put in."""
+
+    x: Tensor
+    selection: Selection | None
+    y: Tensor
+    scores: Tensor | None
+
+
+@dataclass
+class Checker:
+    """Checks arms of one case. The reference has the same weights in float32 and the same cache layouts."""
+
+    reference: StackArm
+    tolerance: Errors
+    _known: list[_Known] = field(default_factory=list)
+
+    def __call__(self, arm: StackArm) -> Check:
+        errors, faults = NOTHING, []
+        for step, inputs in enumerate(arm.plan.inputs):
+            arm.prepare(step)
+            self.reference.prepare(step)
+            for number, output in enumerate(arm.step(step)):
+                known = self._expected(number, output, inputs)
+                found = Errors(relative_error(output.y[: inputs.tokens], known.y[: inputs.tokens]), 0.0, 0.0)
+                if output.kind == "csa":
+                    fault = misselection(arm.layers[number], output, inputs)
+                    faults += [f"step {step}, layer {number}: {fault}"] if fault else []
+                    if known.scores is not None and not fault:
+                        found = replace(found, **self._scored(arm, number, output, inputs, known.scores))
+                errors = errors.worst(found)
+        faults += errors.beyond(self.tolerance)
+        detail = ", ".join(f"{name} error {found:.2g}" for name, found in vars(errors).items())
+        return Check(not faults, errors.output, self.tolerance.output, faults[0] if faults else detail)
+
+    def _expected(self, number: int, output: LayerOutput, inputs: StepInputs) -> _Known:
+        """Arms that agree on the input and the selection share one computation."""
+        for known in self._known:
+            if known.x is output.x and _same_sets(known.selection, output.selection):
+                return known
+        layer, caches = self.reference.layers[number], self.reference.caches[number]
+        x = output.x.to(layer.weights.q.dtype)
+        y = layer(x, inputs, caches, output.selection).y
+        scores = layer.index_scores(x, inputs, caches) if output.kind == "csa" else None
+        self._known.append(_Known(output.x, output.selection, y, scores))
+        return self._known[-1]
+
+    def _scored(
+        self, arm: StackArm, number: int, output: LayerOutput, inputs: StepInputs, expected: Tensor
+    ) -> dict[str, float]:
+        exact = _with_score(arm.layers[number], self.reference.layers[number].stages.select.score)
+        scores = exact.index_scores(output.x, inputs, arm.caches[number])
+        seen = expected > -torch.inf
+        return {
+            "scores": relative_error(scores[seen], expected[seen]) if seen.any() else 0.0,
+            "selection": shortfall(scores, chosen(exact, output, inputs), seen),
+        }
+
+
+def _with_score(layer: Layer, score: Score) -> Layer:
+    select = replace(layer.stages.select, score=score)
+    return replace(layer, stages=replace(layer.stages, select=select))
+
+
+def relative_error(actual: Tensor, expected: Tensor) -> float:
+    """||actual - expected|| / ||expected||; NaN where either has one."""
+    return float((actual.float() - expected.float()).norm() / expected.float().norm().clamp(min=1e-30))
+
+
+def misselection(layer: Layer, output: LayerOutput, inputs: StepInputs) -> str | None:
+    """What is wrong with a csa layer's selection by count, range or repeats."""
+    lengths, visible = output.selection.lengths.long(), inputs.batch.rows.visible(layer.model.compress_ratio).long()
+    entries = _entries(layer, output, inputs)
+    column = torch.arange(entries.shape[1], device=entries.device)
+    wanted, inside = visible.clamp(max=entries.shape[1]), column < lengths[:, None]
+    taken = chosen(layer, output, inputs)
+    faults = {
+        "does not select min(topk, visible) entries": lengths != wanted,
+        "has an entry that is not visible to it, or -1 before the tail": (
+            (inside & ((entries < 0) | (entries >= visible[:, None]))) | (~inside & (entries != -1))
+        ).any(1),
+        "selects an entry twice": taken.sum(1) != wanted,
+    }
+    for fault, rows in faults.items():
+        if rows.any():
+            return f"row {int(rows.nonzero()[0])} {fault}"
+    return None
+
+
+def chosen(layer: Layer, output: LayerOutput, inputs: StepInputs) -> Tensor:
+    """bool [T, max_seq_len // ratio]: which entries each row selects."""
+    width, entries = inputs.batch.max_seq_len // layer.model.compress_ratio, _entries(layer, output, inputs)
+    column = entries.masked_fill((entries < 0) | (entries >= width), width)
+    return torch.zeros(len(entries), width + 1, dtype=torch.bool, device=entries.device).scatter(1, column, True)[
+        :, :-1
+    ]
+
+
+def _entries(layer: Layer, output: LayerOutput, inputs: StepInputs) -> Tensor:
+    return entries_of(output.selection.slots, inputs.batch.rows, inputs.pages[f"{layer.kind}.entries"])
+
+
+def shortfall(scores: Tensor, taken: Tensor, seen: Tensor) -> float:
+    """The best entry left out above the worst one taken, of the worst row, in standard deviations of its scores."""
+    if not seen.any():
+        return 0.0
+    worst_taken = scores.masked_fill(~taken, torch.inf).amin(1)
+    best_left = scores.masked_fill(taken | ~seen, -torch.inf).amax(1)
+    count, known = seen.sum(1).clamp(min=1), scores.masked_fill(~seen, 0)
+    spread = (known.square().sum(1) / count - (known.sum(1) / count).square()).clamp(min=1e-30).sqrt()
+    return float(((best_left - worst_taken) / spread).clamp(min=0).max())
+
+
+def _same_sets(one: Selection | None, other: Selection | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return torch.equal(one.slots.sort(1).values, other.slots.sort(1).values)

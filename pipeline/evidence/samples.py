@@ -1,0 +1,29 @@
+"""The raw values of one case: what every arm took for every step of every round."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Rounds are repetitions of the same steps; within a (round, step) the arms take turns.
+
+    `context` is the longest sequence that a step of the case sees; `scope` says what `seconds` times: the whole stack,
+    or one stage of it. Rows are query tokens without padding, counted once per csa layer in `skipped` and `scorable`.
+    """
+
+    case: str
+    workload: str
+    context: int
+    digest: str  # of the requests and steps: equal digests were asked the same
+    scope: str
+    arms: tuple[str, ...]  # the first is the baseline
+    shortcut: tuple[bool, ...]  # [arm]: whether the arm has a path that may skip scoring
+    seconds: np.ndarray  # float64 [round, step, arm]
+    order: np.ndarray  # int [round, step, arm]: the turn in which the arm ran, from 0
+    rows: np.ndarray  # int [step]
+    skipped: np.ndarray  # int [step, arm]: rows that were not scored
+    scorable: np.ndarray  # int [step]: rows that scoring all would score
+    started: float  # unix time of the first recorded round
+    warmup_rounds: int  # rounds that ran before, not recorded; 0: the first round is cold

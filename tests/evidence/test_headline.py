@@ -1,0 +1,81 @@
+from pipeline.evidence.headline import headline
+from pipeline.evidence.summary import ArmSummary, CaseSummary, Check, Comparison, FastPath
+
+GOOD, BAD = Check(True, 0.0, 1.0, "fine"), Check(False, 2.0, 1.0, "output error 2 passes 1")
+
+
+def comparison(verdict, ratio=1.0, metric="tpot", rounds=9):
+    return Comparison(metric, ratio, ratio, ratio, verdict, 0.01, 0.02, 0.95, rounds)
+
+
+def arm(name, check=GOOD, skipped=0, expected=False, **found):
+    comparisons = {made.metric: made for made in found.values()}
+    return ArmSummary(name, check, {}, {}, FastPath(skipped, 8, int(skipped > 0), 2, expected), comparisons)
+
+
+def case(context, *arms, workload="decode", primary="tpot"):
+    by_name = {arm.arm: arm for arm in (arm("never"), *arms)}
+    return CaseSummary(f"{workload}-{context}", workload, context, "d", "stack", primary, by_name, 4, 2, 9, 1)
+
+
+def batch(verdict, ratio=1.0, skipped=8, **more):
+    return arm("batch", skipped=skipped, expected=True, primary=comparison(verdict, ratio, **more))
+
+
+def test_verdicts_by_context_with_their_sizes():
+    cases = [
+        case(1024, batch("FASTER", 0.94)),
+        case(2048, batch("FASTER", 0.959)),
+        case(2052, batch("SAME", skipped=0)),
+        case(4096, batch("SAME", skipped=0)),
+    ]
+    assert headline(cases, "never", None) == (
+        "batch against never in decode (TPOT): FASTER by 4.1 % to 6.0 % up to context 2048, "
+        "SAME within 2 % from context 2052 on; batch took its fast path in 2 of 4 cases."
+    )
+
+
+def test_a_fast_path_that_never_fired_comes_first():
+    cases = [case(2052, batch("SAME", skipped=0)), case(4096, batch("SAME", skipped=0))]
+    assert headline(cases, "never", None) == (
+        "the fast path of batch NEVER FIRED, in none of 2 cases; "
+        "batch against never in decode (TPOT): SAME within 2 % at every context."
+    )
+
+
+def test_an_arm_without_a_fast_path_is_not_blamed():
+    cases = [case(8, arm("other", primary=comparison("SLOWER", 1.1)))]
+    assert headline(cases, "never", None) == "other against never in decode (TPOT): SLOWER by 10.0 % at context 8."
+
+
+def test_failed_checks_come_before_verdicts_and_name_the_cases():
+    cases = [case(8, arm("other", check=BAD)), case(16, arm("other", primary=comparison("UNDECIDED")))]
+    assert headline(cases, "never", None) == (
+        "other FAILED its check in decode-8 (output error 2 passes 1); "
+        "other against never in decode (TPOT): UNDECIDED at context 16."
+    )
+    everywhere = headline([case(8, arm("other", check=BAD))], "never", None)
+    assert everywhere == "other FAILED its check everywhere (output error 2 passes 1)."
+
+
+def test_workloads_have_their_own_metric_and_the_control_is_silent():
+    control = arm("control", primary=comparison("SAME"))
+    cases = [
+        case(8, batch("UNDECIDED", rounds=4), control),
+        case(8, batch("FASTER", 0.5, metric="ttft"), control, workload="prefill", primary="ttft"),
+    ]
+    assert headline(cases, "never", "control") == (
+        "batch against never in decode (TPOT): UNDECIDED (4 rounds, 5 are needed) at context 8; "
+        "batch against never in prefill (TTFT): FASTER by 50.0 % at context 8; "
+        "batch took its fast path in 2 of 2 cases."
+    )
+
+
+def test_contexts_out_of_order_are_listed():
+    found = {8: "SAME", 16: "FASTER", 32: "SAME", 64: "FASTER"}
+    cases = [case(context, batch(verdict, 0.9)) for context, verdict in found.items()]
+    assert "SAME within 2 % at contexts 8, 32, FASTER by 10.0 % at contexts 16, 64" in headline(cases, "never", None)
+
+
+def test_a_baseline_alone_is_not_compared():
+    assert headline([case(8)], "never", None) == "only never was measured, there is nothing to compare."

@@ -1,0 +1,140 @@
+import gc
+from dataclasses import dataclass, field
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+from pipeline.evidence.measure import measure, turns
+
+
+@dataclass
+class FakeMachine:
+    """Time that passes only when somebody spends it."""
+
+    now: float = 0.0
+    log: list = field(default_factory=list)
+
+    def __call__(self, call):
+        start = self.now
+        result = call()
+        return self.now - start, result
+
+
+@dataclass
+class FakeArm:
+    name: str
+    machine: FakeMachine
+    seconds: float
+    compile_seconds: float = 0.0
+    compiled: set = field(default_factory=set)
+
+    def prepare(self, step):
+        self.machine.now += 100.0
+        self.machine.log.append(("prepare", self.name, step))
+
+    def step(self, step):
+        assert not gc.isenabled()
+        self.machine.log.append(("step", self.name, step))
+        if step not in self.compiled:
+            self.compiled.add(step)
+            self.machine.now += self.compile_seconds
+        self.machine.now += self.seconds * (step + 1)
+        return self.name, step
+
+
+def run(names="ab", warmup_rounds=1, rounds=4, steps=3, **hooks):
+    machine = FakeMachine()
+    arms = [FakeArm(name, machine, 1.0 + number, 0.5) for number, name in enumerate(names)]
+    timing = measure(arms, steps, rounds, warmup_rounds, seed=5, clock=machine, **hooks)
+    return timing, machine, arms
+
+
+def test_each_call_gets_its_own_time_and_preparation_none():
+    timing, _, _ = run()
+    expected = np.broadcast_to(np.arange(1, 4)[None, :, None] * np.array([1.0, 2.0]), (4, 3, 2))
+    np.testing.assert_allclose(timing.seconds, expected)
+
+
+def test_warm_up_runs_every_step_of_every_arm_and_is_counted():
+    """failure case C06: the first use of each shape is slow"""
+    warm, machine, _ = run(warmup_rounds=2)
+    assert warm.warmup_steps == 2 * 3 * 2
+    assert warm.seconds[0, :, 0].tolist() == [1.0, 2.0, 3.0]
+    steps = [entry for entry in machine.log if entry[0] == "step"]
+    assert len(steps) == (2 + 4) * 3 * 2
+    assert set(steps[:6]) == {("step", arm, step) for arm in "ab" for step in range(3)}
+
+
+def test_without_warm_up_the_first_round_is_cold():
+    cold, _, _ = run(warmup_rounds=0)
+    assert cold.warmup_steps == 0
+    np.testing.assert_allclose(cold.seconds[0, :, 0], [1.5, 2.5, 3.5])
+    np.testing.assert_allclose(cold.seconds[1, :, 0], [1.0, 2.0, 3.0])
+
+
+def test_arms_take_turns_step_by_step_in_the_recorded_order():
+    timing, machine, _ = run("abc", warmup_rounds=0)
+    names = iter([entry[1:] for entry in machine.log if entry[0] == "step"])
+    for round_order in timing.order:
+        for step, places in enumerate(round_order):
+            for turn in range(3):
+                assert next(names) == ("abc"[list(places).index(turn)], step)
+    assert machine.log[0][0] == "prepare"
+    for before, after in zip(machine.log[::2], machine.log[1::2], strict=True):
+        assert before == ("prepare", *after[1:])
+
+
+def test_hooks_see_recorded_steps_with_the_clock_stopped():
+    seen, progress = [], []
+
+    def on_step(number, step, arm, output):
+        machine_free.append(gc.isenabled())
+        seen.append((number, step, arm, output))
+
+    machine_free = []
+    timing, _, _ = run(on_step=on_step, on_progress=lambda done, total: progress.append((done, total)))
+    assert sorted(seen) == [
+        (number, step, arm, ("ab"[arm], step)) for number in range(4) for step in range(3) for arm in range(2)
+    ]
+    assert progress == [(done, 5) for done in range(1, 6)]
+    np.testing.assert_allclose(timing.seconds[:, 0], [[1.0, 2.0]] * 4)
+
+
+@pytest.mark.parametrize("was_enabled", [True, False])
+def test_garbage_collection_is_left_as_it_was(was_enabled):
+    try:
+        (gc.enable if was_enabled else gc.disable)()
+        run()
+        assert gc.isenabled() is was_enabled
+        with pytest.raises(ZeroDivisionError):
+            run(on_step=lambda *_: 1 / 0)
+        assert gc.isenabled() is was_enabled
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("arms", [1, 2, 3, 4, 5])
+def test_every_arm_has_every_turn_equally_often(arms):
+    order = turns(3 * arms, 2 * arms, arms, seed=0)
+    assert order.shape == (3 * arms, 2 * arms, arms)
+    assert (np.sort(order, axis=2) == np.arange(arms)).all()
+    for arm in range(arms):
+        for turn in range(arms):
+            taken = order[:, :, arm] == turn
+            assert (taken.sum(axis=0) == 3).all()
+            assert (taken.sum(axis=1) == 2).all()
+
+
+@pytest.mark.parametrize(("rounds", "steps", "arms"), [(7, 1, 3), (5, 2, 4), (20, 16, 5)])
+def test_first_turns_are_shared_where_nothing_divides(rounds, steps, arms):
+    first = (turns(rounds, steps, arms, seed=1) == 0).sum(axis=(0, 1))
+    assert first.sum() == rounds * steps
+    assert first.max() - first.min() <= 0.1 * rounds * steps + 2
+
+
+def test_orders_are_random_and_seeded():
+    order = turns(60, 60, 3, seed=2)
+    assert {tuple(places) for places in order.reshape(-1, 3)} == set(permutations(range(3)))
+    np.testing.assert_array_equal(order, turns(60, 60, 3, seed=2))
+    assert (order != turns(60, 60, 3, seed=3)).any()

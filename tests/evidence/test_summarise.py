@@ -1,0 +1,147 @@
+import numpy as np
+import pytest
+
+from pipeline.evidence.samples import Samples
+from pipeline.evidence.stats import Rule
+from pipeline.evidence.summarise import MINIMUM_SAMPLES, summarise
+from pipeline.evidence.summary import Check, FastPath
+from pipeline.work.schedule import schedule
+from pipeline.work.workload import Case, Request
+
+RULE = Rule(margin=0.02, confidence=0.95, resamples=500, seed=0)
+PASSED = Check(True, 1e-6, 1e-4, "output error 1e-06")
+FAILED = Check(False, 0.5, 1e-4, "output error 0.5 passes 0.0001")
+ARMS = ("never", "batch", "control")
+
+
+def decode(output_len=3, rounds=10, effect=0.9, noise=0.002, scope="stack", arms=ARMS, skipped=4):
+    requests = tuple(Request(0.0, 99, 100, output_len) for _ in range(4))
+    steps = schedule(requests, max_num_seqs=4, max_num_batched_tokens=64, chunked_prefill=True)
+    random = np.random.default_rng(0)
+    machine = np.exp(random.normal(0, 0.2, (rounds, 1, 1)))
+    cost = np.array([1.0, effect, 1.0])[: len(arms)]
+    seconds = 0.01 * machine * cost * np.exp(random.normal(0, noise, (rounds, len(steps), len(arms))))
+    rows = np.full(len(steps), 4)
+    taken = np.zeros((len(steps), len(arms)), dtype=int)
+    taken[:-1, 1] = skipped
+    samples = Samples(
+        case="decode-102",
+        workload="decode",
+        context=102,
+        digest="abc",
+        scope=scope,
+        arms=arms,
+        shortcut=(False, True, False)[: len(arms)],
+        seconds=seconds,
+        order=np.zeros(seconds.shape, dtype=int),
+        rows=rows,
+        skipped=taken,
+        scorable=rows,
+        started=0.0,
+        warmup_rounds=2,
+    )
+    return Case("decode-102", "decode", 99 + output_len, requests, "abc"), steps, samples
+
+
+def summary_of(case, steps, samples, control="control", failed=()):
+    checks = {arm: FAILED if arm in failed else PASSED for arm in samples.arms}
+    return summarise(case, steps, samples, checks, RULE, control)
+
+
+def test_a_true_effect_is_found_in_every_metric_with_its_noise_floor():
+    summary = summary_of(*decode())
+    assert summary.primary == "tpot"
+    assert (summary.requests, summary.steps, summary.rounds, summary.warmup_rounds) == (4, 3, 10, 2)
+    arm = summary.arms["batch"]
+    assert set(arm.comparisons) == {"ttft", "tpot", "itl", "e2el", "duration"}
+    for name, comparison in arm.comparisons.items():
+        assert comparison.metric == name
+        assert comparison.verdict == "FASTER"
+        assert comparison.ratio == pytest.approx(0.9, abs=0.004)
+        assert comparison.low < comparison.ratio < comparison.high < 0.91
+        assert 0 < comparison.noise < 0.01
+        assert (comparison.margin, comparison.confidence, comparison.rounds) == (0.02, 0.95, 10)
+    assert summary.arms["control"].comparisons["tpot"].verdict == "SAME"
+    assert summary.arms["never"].comparisons == {}
+
+
+def test_metrics_are_those_of_the_raw_samples():
+    case, steps, samples = decode()
+    arm = summary_of(case, steps, samples).arms["batch"]
+    assert arm.metrics["mean_ttft_ms"] == pytest.approx(samples.seconds[:, 0, 1].mean() * 1e3)
+    assert arm.metrics["mean_tpot_ms"] == pytest.approx(samples.seconds[:, 1:, 1].mean() * 1e3)
+    assert arm.metrics["output_throughput"] == pytest.approx(4 * 3 * 10 / samples.seconds[:, :, 1].sum())
+    assert arm.undefined == {
+        "p99_ttft_ms": "40 samples, 100 are needed",
+        "p99_tpot_ms": "40 samples, 100 are needed",
+        "p99_itl_ms": "80 samples, 100 are needed",
+        "p99_e2el_ms": "40 samples, 100 are needed",
+    }
+
+
+def test_an_arm_that_failed_its_check_gets_no_number():
+    summary = summary_of(*decode(), failed=["batch"])
+    arm = summary.arms["batch"]
+    assert (arm.metrics, arm.comparisons) == ({}, {})
+    assert set(arm.undefined) >= {"mean_tpot_ms", "output_throughput", "p99_ttft_ms", "ratio_tpot", "ratio_duration"}
+    assert set(arm.undefined.values()) == {"the arm failed its check: output error 0.5 passes 0.0001"}
+    assert summary.arms["control"].comparisons["tpot"].verdict == "SAME"
+
+
+def test_without_a_sound_baseline_nothing_is_compared():
+    arm = summary_of(*decode(), failed=["never"]).arms["batch"]
+    assert arm.comparisons == {}
+    assert arm.undefined["ratio_tpot"] == "the baseline failed its check"
+    assert arm.metrics["mean_tpot_ms"] > 0
+
+
+@pytest.mark.parametrize("control", [None, "control"])
+def test_without_a_sound_control_there_is_no_noise_floor(control):
+    arms = ARMS if control else ARMS[:2]
+    summary = summary_of(*decode(arms=arms), control=control, failed=["control"])
+    comparison = summary.arms["batch"].comparisons["tpot"]
+    assert comparison.noise is None
+    assert comparison.verdict == "FASTER"
+
+
+def test_one_output_token_is_judged_by_ttft():
+    summary = summary_of(*decode(output_len=1))
+    assert summary.primary == "ttft"
+    arm = summary.arms["batch"]
+    assert set(arm.comparisons) == {"ttft", "e2el", "duration"}
+    assert arm.undefined["mean_tpot_ms"] == "no request brought two tokens"
+
+
+def test_a_stage_has_step_times_only():
+    case, steps, samples = decode(scope="locate")
+    summary = summary_of(case, steps, samples)
+    assert (summary.primary, summary.scope) == ("step", "locate")
+    arm = summary.arms["batch"]
+    assert set(arm.metrics) == {"mean_step_us", "median_step_us", "std_step_us"}
+    assert arm.metrics["median_step_us"] == pytest.approx(np.median(samples.seconds[:, :, 1]) * 1e6)
+    assert set(arm.comparisons) == {"step"}
+    assert arm.comparisons["step"].verdict == "FASTER"
+
+
+def test_few_rounds_leave_the_ratio_and_no_interval():
+    comparison = summary_of(*decode(rounds=4)).arms["batch"].comparisons["tpot"]
+    assert (comparison.low, comparison.high, comparison.noise, comparison.verdict) == (None, None, None, "UNDECIDED")
+    assert comparison.ratio == pytest.approx(0.9, abs=0.005)
+
+
+def test_a_clock_that_stands_still_gives_a_reason():
+    case, steps, samples = decode()
+    samples.seconds[3, :, 1] = 0.0
+    arm = summary_of(case, steps, samples).arms["batch"]
+    assert arm.comparisons == {}
+    assert arm.undefined["ratio_tpot"] == "the clock saw no time pass in a round"
+
+
+def test_proof_of_path():
+    arms = summary_of(*decode()).arms
+    assert arms["batch"].path == FastPath(8, 12, 2, 3, expected=True)
+    assert arms["never"].path == FastPath(0, 12, 0, 3, expected=False)
+
+
+def test_minimum_samples_name_what_they_guard():
+    assert MINIMUM_SAMPLES == {"mean": 1, "median": 1, "std": 2, "p99": 100, "interval": 5}
