@@ -17,7 +17,7 @@ SHAPES = [
     Shape("swa"),
     Shape("csa"),
     Shape("hca"),
-    Shape("csa", overrides=("model.compress_ratio=1", "model.topk=3"), seed=1),
+    Shape("csa", overrides=("model.compress_ratio=1", "model.topk=3", "model.index_heads=8"), seed=1),
     Shape("csa", overrides=("model.compress_ratio=3", "model.topk=6", "model.index_heads=7"), seed=2),
     Shape("hca", overrides=("model.hca_ratio=5", "model.window=3"), seed=3),
     Shape("swa", overrides=REAL_HEAD, seed=4),

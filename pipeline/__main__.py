@@ -1,0 +1,105 @@
+"""The door: `python -m pipeline +exp=NAME` and overrides; with -m, a job for each combination of values.
+
+Exit code 0: done. 1: an arm or a run failed. 2: bad input, told before any work. 130: stopped by Ctrl-C.
+"""
+
+import sys
+import traceback
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import hydra
+from hydra._internal.utils import get_args_parser
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig
+
+from pipeline.commandline import CONF, CommandLine
+from pipeline.config import faults, from_yaml
+from pipeline.schema import ConfigError
+
+VERSION_BASE = "1.3"
+DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+
+def main() -> None:
+    try:
+        sys.exit(_main())
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+def _main() -> int:
+    typed = sys.argv[1:]
+    parser = get_args_parser()
+    parser.print_usage = lambda file=None: None  # a wrong option is told on one line
+    arguments = parser.parse_intermixed_args(typed)
+    if not (arguments.help or arguments.hydra_help or arguments.shell_completion):
+        folders = (CONF, *([Path(arguments.config_dir).resolve()] if arguments.config_dir else []))
+        with hydra.initialize_config_dir(str(CONF), version_base=VERSION_BASE):
+            line = CommandLine(arguments.overrides, arguments.multirun, folders)
+            if _told(_faults(line, composes_only=bool(arguments.cfg or arguments.info))):
+                return BAD_INPUT
+            options = [text for text in typed if text not in arguments.overrides]
+            sys.argv[1:] = [*options, *map(line.spelt_out, arguments.overrides)]
+
+    codes = []
+    hydra.main(version_base=VERSION_BASE, config_path=str(CONF), config_name="config")(_job(codes))()
+    failures = set(codes) - {DONE}
+    return BAD_INPUT if failures == {BAD_INPUT} else FAILED if failures else DONE
+
+
+def _faults(line: CommandLine, composes_only: bool) -> Iterator[str]:
+    """Of all jobs, before the first one starts."""
+    missing = [folder for folder in line.folders if not folder.is_dir()]
+    yield from (f"--config-dir={folder}: there is no such folder" for folder in missing)
+    refused = line.faults()
+    yield from refused.values()
+    if missing or any(text.startswith("+") for text in refused):
+        return  # what they would have added is not there to be judged
+    sound = CommandLine([text for text in line.overrides if text not in refused], line.multirun, line.folders)
+    for job in sound.jobs():
+        composed, lines = sound.compose(job)
+        yield from lines
+        if composed is not None and not composes_only:
+            yield from faults(composed)
+
+
+def _told(lines: Iterable[str]) -> set[str]:
+    """Each on one line, once, as soon as it is known."""
+    told = set()
+    for line in (" ".join(line.split()) for line in lines):
+        if line not in told:
+            print(line, file=sys.stderr, flush=True)
+            told.add(line)
+    return told
+
+
+def _job(codes: list[int]):
+    def job(composed: DictConfig) -> None:
+        now = HydraConfig.get()
+        overrides = [text.removeprefix("++") for text in now.overrides.task]
+        if now.mode is RunMode.MULTIRUN:
+            print(f"job {now.job.num}: {' '.join(overrides)}", flush=True)
+        codes.append(_run(composed, overrides))
+
+    return job
+
+
+def _run(composed: DictConfig, overrides: list[str]) -> int:
+    try:
+        config = from_yaml(composed)
+        from pipeline.run import run  # imports torch
+
+        return FAILED if run(config, overrides).failed else DONE
+    except ConfigError as error:
+        _told(error.lines)
+        return BAD_INPUT
+    except Exception as error:
+        traceback.print_exc()
+        _told([f"{' '.join(overrides)}: failed with {type(error).__name__}: {error}"])
+        return FAILED
+
+
+if __name__ == "__main__":
+    main()

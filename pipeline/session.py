@@ -1,0 +1,32 @@
+"""One layer from Python, for people who debug a kernel: see README, "One layer by hand"."""
+
+from collections.abc import Mapping
+
+from hydra import compose, initialize_config_dir
+from torch import Tensor
+
+from pipeline.commandline import CONF
+from pipeline.config import from_yaml
+from pipeline.engine.device import resolved
+from pipeline.engine.session import LayerSession
+from pipeline.schema import Kind
+from pipeline.stages import stages
+
+
+def open_layer(
+    kind: Kind,
+    tensors: Mapping[str, Tensor],
+    *overrides: str,
+    variant: str = "reference",
+    max_tokens: int = 4096,
+    max_requests: int = 8,
+) -> LayerSession:
+    """A layer of `kind` on full-size tensors under the checkpoint's names, run by a variant of conf/variant.
+
+    Overrides are those of the command line, such as model=tiny or engine=plain. ConfigError names what is wrong with
+    them or with the tensors.
+    """
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = from_yaml(compose("config", ["+exp=short_ctx", f"variant@arms.never={variant}", *overrides]))
+    engine, arm = resolved(config.engine), stages(config.arms["never"])
+    return LayerSession(config.model, engine, arm, kind, tensors, max_tokens, max_requests)

@@ -1,0 +1,118 @@
+"""`_target_` and its knobs -> the object that runs a stage, or what is wrong with them."""
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterator
+from dataclasses import MISSING, fields, is_dataclass
+from operator import attrgetter
+from typing import Annotated, Any, get_type_hints
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import Field as Bounds
+
+from kernels import contracts
+from pipeline.schema import ConfigError, Knobs, Model, Variant
+from pipeline.words import Schema, nearest, shown
+
+CONTRACTS = {
+    "ingest": contracts.Ingest,
+    "compress": contracts.Compress,
+    "select.score": contracts.Score,
+    "select.topk": contracts.TopK,
+    "select.shortcut": contracts.Shortcut,
+    "select.locate": contracts.Locate,
+    "attend": contracts.Attend,
+    "emit": contracts.Emit,
+}
+FINITE = ConfigDict(allow_inf_nan=False)
+Size = Annotated[int, Bounds(ge=1, lt=1 << 31)]  # what a knob is whose type is a plain int
+
+
+def build(knobs: Knobs, where: str) -> Any:
+    """An instance of the class that `_target_` names, with the knobs as its fields. ConfigError where it cannot be."""
+    target = _target(knobs, where)
+    faults = list(_knob_faults(target, knobs, where))
+    if faults:
+        raise ConfigError(faults)
+    values = _values(knobs)
+    try:
+        return target(**values)
+    except ValueError as error:
+        raise ConfigError([f"{where}={shown(values)}: {error}"]) from error
+
+
+def problems(variant: Variant, model: Model | None, where: str) -> Iterator[str]:
+    """A line for each stage that cannot be built, breaks its contract, or refuses the model (where there is one)."""
+    for stage, contract in CONTRACTS.items():
+        knobs, place = attrgetter(stage)(variant), f"{where}.{stage}"
+        try:
+            made = build(knobs, place)
+        except ConfigError as error:
+            yield from error.lines
+            continue
+        takes, needed = _parameters(type(made)), _parameters(contract)
+        if takes != needed:
+            yield f"{_named(knobs, place)}: takes ({takes}), {stage} is called with ({needed}); name another class"
+        elif refusal := model and hasattr(made, "refuses") and made.refuses(model):
+            yield f"{_named(knobs, place)}: refuses model {model.name}: {refusal}"
+
+
+def _target(knobs: Knobs, where: str) -> type:
+    path, said = knobs.get("_target_"), _named(knobs, where)
+    if not (isinstance(path, str) and "." in path and all(part.isidentifier() for part in path.split("."))):
+        raise ConfigError([f"{said}: give a class as package.module.Class, such as kernels.attend.reference.Attend"])
+    module_path, name = path.rsplit(".", 1)
+    try:
+        module = importlib.import_module(module_path)
+    except ModuleNotFoundError as error:
+        if f"{module_path}.".startswith(f"{error.name}."):
+            raise ConfigError([f"{said}: there is no module {error.name}; {_modules_beside(error.name)}"]) from error
+        raise ConfigError([f"{said}: cannot be imported here: {error}"]) from error
+    except Exception as error:
+        raise ConfigError([f"{said}: cannot be imported here: {type(error).__name__}: {error}"]) from error
+    if not _runs(getattr(module, name, None)):
+        names = [key for key, value in vars(module).items() if _runs(value) and value.__module__ == module_path]
+        raise ConfigError([f"{said}: is no dataclass with a __call__; {nearest(name, names)}"])
+    return getattr(module, name)
+
+
+def _knob_faults(target: type, knobs: Knobs, where: str) -> Iterator[str]:
+    known = {field.name: field for field in fields(target) if field.init}
+    types = get_type_hints(target, include_extras=True)
+    for name, value in _values(knobs).items():
+        if name not in known:
+            yield f"{where}.{name}={shown(value)}: {knobs['_target_']} has no such knob; {nearest(name, known)}"
+            continue
+        kind = Size if types[name] is int else types[name]
+        try:
+            TypeAdapter(kind, config=FINITE).validate_python(value, strict=True)
+        except ValidationError:
+            schema = Schema(kind)
+            yield f"{where}.{name}={shown(value)}: must be {schema.allowed(schema.root)}"
+    for name, field in known.items():
+        if name not in knobs and field.default is MISSING and field.default_factory is MISSING:
+            yield f"{where}.{name} is missing: {knobs['_target_']} needs it"
+
+
+def _values(knobs: Knobs) -> dict[str, Any]:
+    return {name: value for name, value in knobs.items() if name != "_target_"}
+
+
+def _named(knobs: Knobs, where: str) -> str:
+    return f"{where}._target_={shown(knobs.get('_target_'))}"
+
+
+def _runs(candidate: Any) -> bool:
+    return inspect.isclass(candidate) and is_dataclass(candidate) and inspect.isfunction(candidate.__call__)
+
+
+def _parameters(kind: type) -> str:
+    return ", ".join(list(inspect.signature(kind.__call__).parameters)[1:])
+
+
+def _modules_beside(missing: str) -> str:
+    parent, _, name = missing.rpartition(".")
+    if not parent:
+        return "is the package that holds it installed?"
+    return nearest(name, [module.name for module in pkgutil.iter_modules(importlib.import_module(parent).__path__)])
