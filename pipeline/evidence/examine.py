@@ -62,7 +62,7 @@ def examine(
         digest=case.digest,
         scope=scope,
         arms=tuple(arm.name for arm in able),
-        shortcut=tuple(type(arm.stages.select.shortcut) is not type(reference.select.shortcut) for arm in able),
+        shortcut=tuple(scope == "stack" and _has_shortcut(arm, reference) for arm in able),
         seconds=timing.seconds,
         order=timing.order,
         rows=paths.rows,
@@ -85,6 +85,10 @@ class Paths:
     def note(self, round_: int, step: int, arm: int, outputs: list[LayerOutput]) -> None:
         scored = [output.selection.scored.index for output in outputs if output.kind == "csa"]
         self.skipped[step, arm] = sum(self.rows[step] - len(index) for index in scored if index is not None)
+
+
+def _has_shortcut(arm: StackArm, reference: Stages) -> bool:
+    return type(arm.stages.select.shortcut) is not type(reference.select.shortcut)
 
 
 def _checked(checker: Checker, arm: StackArm) -> Check:

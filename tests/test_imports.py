@@ -1,0 +1,75 @@
+"""The rooms of the house: each may look down, never up."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FILES = sorted([*ROOT.glob("pipeline/**/*.py"), *ROOT.glob("kernels/**/*.py")])
+DOOR = ("pipeline.__main__", "pipeline.run", "pipeline.config", "pipeline.variants", "pipeline.session")
+CONTRACTS = ("kernels.contracts", "kernels.layouts", "kernels.rope")
+ALLOWED = {
+    "pipeline.schema": (),
+    "pipeline.work": ("pipeline.schema", "pipeline.work"),
+    "pipeline.engine": ("pipeline.schema", "pipeline.work", "pipeline.engine", *CONTRACTS),
+    "pipeline.evidence": ("pipeline.schema", "pipeline.work", "pipeline.engine", "pipeline.evidence", *CONTRACTS),
+    "pipeline.results": (
+        "pipeline.schema",
+        "pipeline.evidence.samples",
+        "pipeline.evidence.summary",
+        "pipeline.results",
+    ),
+    "kernels": ("kernels",),
+}
+WITHOUT_TORCH = (
+    "pipeline.schema",
+    "pipeline.config",
+    "pipeline.__main__",
+    "pipeline.work",
+    "pipeline.evidence.stats",
+    "pipeline.results",
+)
+
+
+def module(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {f"{node.module}.{name.name}" for name in node.names} | {node.module}
+    return found
+
+
+def within(name: str, rooms: tuple[str, ...]) -> bool:
+    return any(name == room or name.startswith(f"{room}.") for room in rooms)
+
+
+@pytest.mark.parametrize("path", FILES, ids=module)
+def test_room(path: Path):
+    name, seen = module(path), imports(path)
+    ours = {item for item in seen if within(item, ("pipeline", "kernels"))}
+    for room, allowed in ALLOWED.items():
+        if within(name, (room,)):
+            parents = {item for item in ours if any(other.startswith(f"{item}.") for other in ours)}
+            assert not {item for item in ours - parents if not within(item, allowed)}
+    if within(name, WITHOUT_TORCH):
+        assert not {item for item in seen if within(item, ("torch", "triton"))}
+    if name != "pipeline.results.track":
+        assert not {item for item in seen if within(item, ("mlflow",))}
+    if within(name, ("kernels",)):
+        outside = {item.split(".")[0] for item in seen} - set(sys.stdlib_module_names) - {"torch", "triton", "kernels"}
+        assert not outside
+    if within(name, ("pipeline",)):
+        assert not {item for item in ours if within(item, ("kernels",)) and not within(item, CONTRACTS)} - {"kernels"}
+
+
+def test_small_files():
+    long = {module(path): lines for path in FILES if (lines := len(path.read_text().splitlines())) > 250}
+    assert not long, "a file above 250 lines needs a reason"

@@ -1,0 +1,90 @@
+"""From the command line to the folder: every experiment and every variant runs, on a tiny model."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline.results.record import read_summary
+from pipeline.run import run
+from tests.compose import CONF, config
+
+SMALL = ("model=tiny", "engine.device=cpu", "measure.rounds=2", "measure.warmup_rounds=0", "track.enabled=false")
+LADDERS = {"decode": "[15,40]", "prefill": "[40]"}
+EXPERIMENTS = sorted(path.stem for path in (CONF / "exp").glob("*.yaml"))
+VARIANTS = sorted(path.stem for path in (CONF / "variant").glob("*.yaml"))
+
+
+def ran(tmp_path: Path, *overrides: str):
+    outcome = run(config(*overrides, *SMALL, f"output_dir={tmp_path}"), overrides)
+    return outcome, read_summary(outcome.folder)
+
+
+def small_ladders(experiment: str) -> list[str]:
+    made = config(f"+exp={experiment}", "model=tiny", "engine.device=cpu")
+    wanted = [
+        (f"workloads.{name}.ladder={LADDERS[name]}", f"workloads.{name}.boundary=null")
+        for name, workload in made.workloads.items()
+        if workload.ladder
+    ]
+    return [override for pair in wanted for override in pair]
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_every_experiment_runs(experiment, tmp_path):
+    outcome, summary = ran(tmp_path, f"+exp={experiment}", *small_ladders(experiment))
+    assert not outcome.failed, summary.headline
+    for case in summary.cases:
+        for arm in case.arms.values():
+            assert arm.check.passed, arm.check.detail
+            assert arm.metrics
+        samples = np.load(outcome.folder / "samples" / f"{case.case}.npz")
+        assert samples["seconds"].shape == (2, case.steps, len(case.arms))
+        assert (samples["seconds"] > 0).all()
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_variant_runs(variant, tmp_path):
+    outcome, summary = ran(tmp_path, "+exp=short_ctx", f"variant@arms.batch={variant}", *small_ladders("short_ctx"))
+    assert not outcome.failed, summary.headline
+
+
+def test_short_ctx_takes_the_fast_path_where_all_entries_fit(tmp_path):
+    decode = ("workloads.decode.ladder=[15,16,19,20]", "workloads.decode.boundary=null")
+    _, summary = ran(tmp_path, "+exp=short_ctx", *decode, "workloads.prefill.ladder=[19,20]")
+    fast = {case.case: {arm: found.path.skipped_rows for arm, found in case.arms.items()} for case in summary.cases}
+    all_of = {"never": 0, "batch": 8, "row": 8, "direct": 8, "control": 0}
+    assert fast["decode-15"] == fast["decode-16"] == fast["decode-19"] == all_of
+    assert fast["decode-20"] == {"never": 0, "batch": 4, "row": 4, "direct": 4, "control": 0}
+    assert fast["prefill-19"] == {"never": 0, "batch": 19, "row": 19, "direct": 19, "control": 0}
+    assert fast["prefill-20"] == {"never": 0, "batch": 0, "row": 19, "direct": 19, "control": 0}
+
+
+def test_a_wrong_arm_fails_the_run_and_gets_no_number(tmp_path, monkeypatch):
+    from kernels.select import topk_eager
+
+    right = topk_eager.TopK.__call__
+
+    def wrong(self, scores, visible, topk):
+        return right(self, scores, visible, topk).clamp(max=3)
+
+    monkeypatch.setattr(topk_eager.TopK, "__call__", wrong)
+    outcome, summary = ran(tmp_path, "+exp=short_ctx", *small_ladders("short_ctx"))
+    assert outcome.failed
+    assert json.loads((outcome.folder / "status.json").read_text())["status"] == "failed"
+    for case in summary.cases:
+        for arm in case.arms.values():
+            if not arm.check.passed:
+                assert arm.metrics == {}
+                assert "failed its check" in arm.undefined["mean_ttft_ms"]
+    assert not all(arm.check.passed for arm in summary.cases[-1].arms.values())
+
+
+def test_the_recorded_config_gives_the_same_work(tmp_path):
+    first, summary = ran(tmp_path, "+exp=mixed")
+    again, repeated = ran(tmp_path, "+exp=mixed")
+    assert first.folder != again.folder
+    assert [case.digest for case in summary.cases] == [case.digest for case in repeated.cases]
+    errors = [[arm.check.error for arm in case.arms.values()] for case in summary.cases]
+    assert errors == [[arm.check.error for arm in case.arms.values()] for case in repeated.cases]
