@@ -74,6 +74,11 @@ class Model:
         return {"swa": 0, "csa": self.compress_ratio, "hca": self.hca_ratio}[kind]
 
 
+def _off(value: Any) -> Any:
+    """YAML reads a bare `off` as false."""
+    return "off" if value is False else value
+
+
 @dataclass(frozen=True, config=plain)
 class Engine:
     """`layers`: one layer of a kind, the first n of the model's schedule, or all of it.
@@ -92,6 +97,7 @@ class Engine:
     max_num_seqs: Count
     max_num_batched_tokens: Tokens
     chunked_prefill: Flag
+    graph: Annotated[Literal["off", "full"], BeforeValidator(_off)]  # full: decode steps as CUDA graphs
     weights: Text | None  # a safetensors file with the checkpoint's names; null draws them from the seed
 
 

@@ -8,8 +8,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from pipeline.engine.batch import StepInputs
 from pipeline.engine.caches import fill_prefix, layer_caches
-from pipeline.engine.layer import LayerCaches, LayerOutput, Stages
+from pipeline.engine.layer import Layer, LayerCaches, LayerOutput, Stages
 from pipeline.engine.plan import Plan
 from pipeline.engine.stack import Blueprint
 from pipeline.schema import Engine
@@ -67,11 +68,14 @@ class StackArm:
 
     def step(self, step: int) -> list[LayerOutput]:
         """Outputs of every layer. Asynchronous on a GPU."""
-        x, outputs = self.hidden[step], []
-        for number, (layer, caches) in enumerate(zip(self.layers, self.caches, strict=True)):
-            if number:
+        return self.forward(self.layers, self.hidden[step], self.plan.inputs[step])
+
+    def forward(self, layers: Sequence[Layer], x: Tensor, inputs: StepInputs) -> list[LayerOutput]:
+        outputs: list[LayerOutput] = []
+        for layer, caches in zip(layers, self.caches, strict=True):
+            if outputs:
                 x = torch.nn.functional.rms_norm(x + outputs[-1].y, x.shape[-1:])
-            outputs.append(layer(x, self.plan.inputs[step], caches))
+            outputs.append(layer(x, inputs, caches))
         return outputs
 
 

@@ -29,6 +29,11 @@ class StepInputs:
     window_lengths: torch.Tensor  # int32 [T]
     tokens: int  # real rows; the rows behind them are padding
 
+    @property
+    def decodes(self) -> bool:
+        """Every request has one token."""
+        return self.tokens == len(self.batch.seq_lens)
+
 
 def step_inputs(
     parts: Sequence[Part], pools: dict[str, PagePool], window: int, device: torch.device, padding: int = 0

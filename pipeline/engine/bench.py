@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from pipeline.engine.arm import Arm, StackArm
+from pipeline.engine.graph import GraphArm
 from pipeline.engine.layer import Stages
 from pipeline.engine.pages import spaces
 from pipeline.engine.plan import Plan, plan
@@ -36,12 +37,10 @@ def bench(
     layout = plan(case.requests, steps, needed, model.window, config.seed, blueprint.device)
     hidden = hidden_states(layout, model.hidden, config.seed, blueprint)
 
-    def arm(name: str, stages: Stages, drawing: Blueprint) -> StackArm:
-        return StackArm(name, drawing, stages, layout, hidden, engine, config.seed)
-
+    kind = GraphArm if engine.graph == "full" else StackArm
     return Bench(
-        tuple(arm(name, stages, blueprint) for name, stages in arms.items()),
-        arm("reference", reference, blueprint.float32()),
+        tuple(kind(name, blueprint, stages, layout, hidden, engine, config.seed) for name, stages in arms.items()),
+        StackArm("reference", blueprint.float32(), reference, layout, hidden, engine, config.seed),
     )
 
 
