@@ -5,7 +5,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-slow lint format ui clean
+.PHONY: help setup run test test-slow test-gpu lint format ui clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -22,10 +22,14 @@ run: $(READY) ## run an experiment: make run EXP=short_ctx ARGS='model.topk=256'
 	$(BIN)/python -m pipeline +exp=$(EXP) $(ARGS)
 
 test: $(READY) ## the tests, under 10 minutes on two cores
-	$(BIN)/python -m pytest -q -m 'not slow'
+	$(BIN)/python -m pytest -q -m 'not slow' --ignore tests/gpu --ignore tests/interpret
+	$(BIN)/python -m pytest -q tests/interpret
 
 test-slow: $(READY) ## the tests at full dimensions
-	$(BIN)/python -m pytest -q -m slow
+	$(BIN)/python -m pytest -q -m slow --ignore tests/gpu --ignore tests/interpret
+
+test-gpu: $(READY) ## the kernels at real shapes, on a machine with a GPU
+	$(BIN)/python -m pytest -q tests/gpu tests/kernels
 
 lint: $(READY) ## check style and format
 	$(BIN)/ruff check .

@@ -22,7 +22,7 @@ from pipeline.results.provenance import Gpu, capture
 from pipeline.results.record import Run, failed_arms, open_run, write_samples, write_summary
 from pipeline.results.report import report
 from pipeline.results.status import closing, write_status
-from pipeline.schema import Config
+from pipeline.schema import Config, ConfigError
 from pipeline.stages import stages
 from pipeline.work.schedule import schedule
 from pipeline.work.workload import cases
@@ -95,11 +95,15 @@ def _summary(config: Config, found: list[CaseSummary]) -> Summary:
 
 
 def _reach_tracker(config: Config) -> None:
-    """A store that cannot take the study is told before any work."""
-    if config.track.enabled:
-        from pipeline.results import track  # imports mlflow
+    """ConfigError from a store that cannot take the study."""
+    if not config.track.enabled:
+        return
+    from pipeline.results.track import TrackError, prepare  # imports mlflow
 
-        track.prepare(config)
+    try:
+        prepare(config)
+    except TrackError as error:
+        raise ConfigError([f"track.uri: {error}"]) from error
 
 
 def _tracked(record: Run, summary: Summary) -> bool:
@@ -112,5 +116,5 @@ def _tracked(record: Run, summary: Summary) -> bool:
     except TrackError as error:
         print(error, file=sys.stderr)
         return False
-    print(f"mlflow   {tracked.uri}, {tracked.page}")
+    print(f"mlflow   make ui, then the run {tracked.page}\n         and its curves {tracked.curves}")
     return True

@@ -26,6 +26,7 @@ Fraction = Annotated[float, Strict(), Field(gt=0, lt=1)]
 Text = Annotated[str, Strict()]
 Name = Annotated[str, Strict(), Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 Kind = Literal["swa", "csa", "hca"]
+Switch = Annotated[Literal["off", "full"], BeforeValidator(lambda value: value or "off")]  # YAML reads off as false
 Knobs = dict[str, Any]  # `_target_` and the fields of the class that it names
 
 
@@ -74,11 +75,6 @@ class Model:
         return {"swa": 0, "csa": self.compress_ratio, "hca": self.hca_ratio}[kind]
 
 
-def _off(value: Any) -> Any:
-    """YAML reads a bare `off` as false."""
-    return "off" if value is False else value
-
-
 @dataclass(frozen=True, config=plain)
 class Engine:
     """`layers`: one layer of a kind, the first n of the model's schedule, or all of it.
@@ -97,7 +93,7 @@ class Engine:
     max_num_seqs: Count
     max_num_batched_tokens: Tokens
     chunked_prefill: Flag
-    graph: Annotated[Literal["off", "full"], BeforeValidator(_off)]  # full: decode steps as CUDA graphs
+    graph: Switch  # full: decode steps as CUDA graphs
     weights: Text | None  # a safetensors file with the checkpoint's names; null draws them from the seed
 
 
@@ -220,6 +216,7 @@ class Measure:
 
     scope: Literal["stack", "ingest", "compress", "select", "score", "topk", "locate", "attend", "emit"]
     rounds: Count
+    seconds: Positive | None  # for the rounds of a case, if that is less than `rounds` take; never below five rounds
     warmup_rounds: Annotated[int, Strict(), Field(ge=0, le=MAX_COUNT)]
     control: Flag  # the baseline again, under another name: its spread is the noise floor
     margin: Fraction  # within it two arms are called the same

@@ -50,6 +50,7 @@ def examine(
         len(steps),
         config.measure.rounds,
         config.measure.warmup_rounds,
+        config.measure.seconds,
         config.seed,
         clock_for(stack.device),
         paths.note if scope == "stack" else _ignore,

@@ -12,6 +12,7 @@ import numpy as np
 
 from pipeline.engine.arm import Arm
 from pipeline.evidence.clock import Clock
+from pipeline.evidence.stats import MINIMUM_ROUNDS
 
 OnStep = Callable[[int, int, int, Any], None]  # round, step, arm, what the step returned
 OnProgress = Callable[[int, int], None]  # rounds done and rounds in all, warm-up included
@@ -30,6 +31,7 @@ def measure(
     steps: int,
     rounds: int,
     warmup_rounds: int,
+    seconds: float | None,
     seed: int,
     clock: Clock,
     on_step: OnStep = lambda *_: None,
@@ -37,21 +39,25 @@ def measure(
 ) -> Timing:
     """Every arm runs every step of every round; hooks are called between steps, with the clock stopped.
 
+    No round begins once `seconds` have passed since the first recorded one, but MINIMUM_ROUNDS are made in any case.
     A warm-up round is a round like any other, except that it is not recorded.
     """
     warmup = turns(warmup_rounds, steps, len(arms), seed + 1)
     order = turns(rounds, steps, len(arms), seed)
-    seconds = np.empty(order.shape)
+    taken: list[np.ndarray] = []
     total = warmup_rounds + rounds
     with _collection_between_rounds_only():
         for number in range(warmup_rounds):
             _run_round(arms, warmup[number], clock)
             on_progress(number + 1, total)
-        started = time.time()
+        started, spent = time.time(), time.monotonic()
         for number in range(rounds):
-            seconds[number] = _run_round(arms, order[number], clock, partial(on_step, number))
+            if seconds is not None and number >= MINIMUM_ROUNDS and time.monotonic() - spent > seconds:
+                on_progress(total, total)
+                break
+            taken.append(_run_round(arms, order[number], clock, partial(on_step, number)))
             on_progress(warmup_rounds + number + 1, total)
-    return Timing(seconds, order, started, warmup.size)
+    return Timing(np.array(taken), order[: len(taken)], started, warmup.size)
 
 
 def turns(rounds: int, steps: int, arms: int, seed: int) -> np.ndarray:

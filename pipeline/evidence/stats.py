@@ -47,19 +47,25 @@ class Interval:
 def paired_interval(arm: np.ndarray, baseline: np.ndarray, rule: Rule) -> Interval:
     """Both [round], positive."""
     logs = np.log(arm / baseline)
-    ratio = float(np.exp(logs.mean()))
-    if len(logs) < MINIMUM_ROUNDS:
-        return Interval(ratio, None, None, len(logs))
+    bounds = mean_interval(logs, rule)
+    low, high = (None, None) if bounds is None else np.exp(bounds).tolist()
+    return Interval(float(np.exp(logs.mean())), low, high, len(logs))
+
+
+def mean_interval(values: np.ndarray, rule: Rule) -> tuple[float, float] | None:
+    """values [round]; None below MINIMUM_ROUNDS."""
+    if len(values) < MINIMUM_ROUNDS:
+        return None
     found = stats.bootstrap(
-        (logs,),
+        (values,),
         np.mean,
         n_resamples=rule.resamples,
         batch=RESAMPLES_AT_ONCE,
-        confidence_level=expanded_confidence(rule.confidence, len(logs)),
+        confidence_level=expanded_confidence(rule.confidence, len(values)),
         method="percentile",
         rng=np.random.default_rng(rule.seed),
     ).confidence_interval
-    return Interval(ratio, float(np.exp(found.low)), float(np.exp(found.high)), len(logs))
+    return float(found.low), float(found.high)
 
 
 def expanded_confidence(confidence: float, rounds: int) -> float:

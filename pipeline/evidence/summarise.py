@@ -43,9 +43,10 @@ def summarise(
     for arm, check in checks.items():
         found = figures[arm].metrics if arm in sound else _withheld(figures.values(), check)
         comparisons, missing = _comparisons(sound, arm, baseline, noise, rule) if arm in sound else ({}, {})
-        arms[arm] = ArmSummary(
-            arm, check, found.values, found.undefined | missing, fast_path(samples, arm), comparisons
-        )
+        bounds = {name: stats.mean_interval(seconds, rule) for name, seconds in sound.get(arm, {}).items()}
+        intervals = {name: interval for name, interval in bounds.items() if interval is not None}
+        path = fast_path(samples, arm)
+        arms[arm] = ArmSummary(arm, check, found.values, found.undefined | missing, path, comparisons, intervals)
     measured = {name for held in figures.values() for name in held.per_round}
     return CaseSummary(
         case=case.name,

@@ -1,6 +1,6 @@
 """What an experiment found, as numbers and verdicts that can be saved and compared."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,7 @@ class ArmSummary:
 
     An arm that failed its check has neither metrics nor comparisons. `comparisons` is keyed by ttft, tpot, itl, e2el
     and duration, or by step for a stage; the baseline has none. `undefined["ratio_ttft"]` says why one is missing.
+    `intervals` bound the mean over rounds of the same figures, in seconds.
     """
 
     arm: str
@@ -62,6 +63,7 @@ class ArmSummary:
     undefined: dict[str, str]
     path: FastPath
     comparisons: dict[str, Comparison]
+    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -43,10 +43,10 @@ class FakeArm:
         return self.name, step
 
 
-def run(names="ab", warmup_rounds=1, rounds=4, steps=3, **hooks):
+def run(names="ab", warmup_rounds=1, rounds=4, steps=3, seconds=None, **hooks):
     machine = FakeMachine()
     arms = [FakeArm(name, machine, 1.0 + number, 0.5) for number, name in enumerate(names)]
-    timing = measure(arms, steps, rounds, warmup_rounds, seed=5, clock=machine, **hooks)
+    timing = measure(arms, steps, rounds, warmup_rounds, seconds, seed=5, clock=machine, **hooks)
     return timing, machine, arms
 
 
@@ -138,3 +138,14 @@ def test_orders_are_random_and_seeded():
     assert {tuple(places) for places in order.reshape(-1, 3)} == set(permutations(range(3)))
     np.testing.assert_array_equal(order, turns(60, 60, 3, seed=2))
     assert (order != turns(60, 60, 3, seed=3)).any()
+
+
+def test_no_round_begins_after_the_seconds_are_spent_but_an_interval_stays_possible(monkeypatch):
+    ticks = iter(range(1000))
+    monkeypatch.setattr("pipeline.evidence.measure.time.monotonic", lambda: next(ticks))
+    seen = []
+    timing, _, _ = run(rounds=20, seconds=7.5, on_progress=lambda done, total: seen.append((done, total)))
+    assert timing.seconds.shape == timing.order.shape == (12, 3, 2), "the clock is first asked before the sixth round"
+    assert seen[-1] == (21, 21)
+    short, _, _ = run(rounds=20, seconds=0.1)
+    assert len(short.seconds) == 5

@@ -145,3 +145,22 @@ def test_proof_of_path():
 
 def test_minimum_samples_name_what_they_guard():
     assert MINIMUM_SAMPLES == {"mean": 1, "median": 1, "std": 2, "p99": 100, "interval": 5}
+
+
+def test_the_mean_of_an_arm_has_an_interval_that_holds_it():
+    summary = summary_of(*decode(), failed=("batch",))
+    low, high = summary.arms["never"].intervals["tpot"]
+    assert low < summary.arms["never"].metrics["mean_tpot_ms"] / 1e3 < high
+    assert high / low < 1.5
+    assert summary.arms["batch"].intervals == {}
+
+
+def test_an_arm_that_could_not_run_is_told_and_the_others_keep_their_numbers():
+    case, steps, samples = decode()
+    checks = {"broken": Check(False, float("nan"), 1e-4, "could not run: RuntimeError: no", ran=False)}
+    summary = summarise(case, steps, samples, checks | dict.fromkeys(ARMS, PASSED), RULE, "control")
+    assert summary.arms["broken"].metrics == {}
+    assert "no" in summary.arms["broken"].undefined["mean_tpot_ms"]
+    assert summary.arms["broken"].path == FastPath(0, 0, 0, 0, expected=False)
+    assert summary.arms["batch"].metrics["mean_tpot_ms"] > 0
+    assert summary.arms["batch"].undefined["ratio_tpot"] == "the baseline failed its check"
