@@ -26,7 +26,7 @@ Fraction = Annotated[float, Strict(), Field(gt=0, lt=1)]
 Text = Annotated[str, Strict()]
 Name = Annotated[str, Strict(), Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 Kind = Literal["swa", "csa", "hca"]
-Switch = Annotated[Literal["off", "full"], BeforeValidator(lambda value: value or "off")]  # YAML reads off as false
+Switch = Annotated[Literal["off", "full"], BeforeValidator(lambda it: "off" if it is False else it)]  # YAML's off
 Knobs = dict[str, Any]  # `_target_` and the fields of the class that it names
 
 
