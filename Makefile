@@ -3,6 +3,7 @@ EXP ?= short_ctx
 ARGS ?=
 BIN := .venv/bin
 READY := .venv/.ready
+APART := tests/gpu tests/compile tests/interpret # one process a folder: Triton interprets or compiles, never both
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test test-slow test-gpu lint format ui clean
@@ -22,14 +23,16 @@ run: $(READY) ## run an experiment: make run EXP=short_ctx ARGS='model.topk=256'
 	$(BIN)/python -m pipeline +exp=$(EXP) $(ARGS)
 
 test: $(READY) ## the tests, under 10 minutes on two cores
-	$(BIN)/python -m pytest -q -m 'not slow' --ignore tests/gpu --ignore tests/interpret
+	$(BIN)/python -m pytest -q -m 'not slow' $(APART:%=--ignore %)
+	$(BIN)/python -m pytest -q tests/compile
 	$(BIN)/python -m pytest -q tests/interpret
 
 test-slow: $(READY) ## the tests at full dimensions
-	$(BIN)/python -m pytest -q -m slow --ignore tests/gpu --ignore tests/interpret
+	$(BIN)/python -m pytest -q -m slow $(APART:%=--ignore %)
 
 test-gpu: $(READY) ## the kernels at real shapes, on a machine with a GPU
-	$(BIN)/python -m pytest -q tests/gpu tests/kernels
+	$(BIN)/python -m pytest -q tests/gpu
+	$(BIN)/python -m pytest -q tests/kernels
 
 lint: $(READY) ## check style and format
 	$(BIN)/ruff check .

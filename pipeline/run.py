@@ -116,5 +116,5 @@ def _tracked(record: Run, summary: Summary) -> bool:
     except TrackError as error:
         print(error, file=sys.stderr)
         return False
-    print(f"mlflow   make ui, then the run {tracked.page}\n         and its curves {tracked.curves}")
+    print(f"mlflow   make ui, then {tracked.page}")
     return True
