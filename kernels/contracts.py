@@ -83,7 +83,8 @@ class Keys:
 class Scored:
     """Which rows of a step need scores; every other row attends all its visible entries.
 
-    `index` is None when all rows do, else int64 [S] row numbers, ascending. An empty index skips the indexer.
+    `index` is None when all rows do, else int64 [S] row numbers, ascending: those that see more entries than topk. An
+    empty index skips the indexer.
     """
 
     index: Tensor | None
@@ -111,8 +112,9 @@ class Compress(Protocol):
 
         An entry is closed by the token whose pages.slot_mapping is not -1: (position + 1) % C == 0. It pools, softmax
         per channel over score, the C rows of its own window (the last d channels) and, where F = 2, the C rows of the
-        window before (the first d channels; weight 0 before the first token). Then RMS norm, RoPE at the position of the
-        window's first token, insert. C is ape.shape[0], F is ape.shape[1] // d. DSV4 report; spec section 3.
+        window before (the first d channels; weight 0 before the first token). Then RMS norm, RoPE at the position of
+        the window's first token, insert. C is ape.shape[0], F is ape.shape[1] // d. The tokens of a request are
+        neighbours, in order.
         """
 
 
@@ -128,7 +130,7 @@ class Score(Protocol):
         """q [S, I, X] before RoPE, weights [S, I] unscaled, rows of length S -> float32 [S, width].
 
         score = sum_h w_h * X**-0.5 * I**-0.5 * relu(q_h . k_i), -inf where i >= visible. With an fp8 index cache q is
-        quantised to e4m3 too, one power-of-two scale per (token, head) folded into the weights. spec section 4.
+        quantised to e4m3 too, one power-of-two scale per (token, head) folded into the weights, as vLLM does.
         """
 
 
@@ -156,8 +158,8 @@ class Attend(Protocol):
     def __call__(self, q: Tensor, keys: Sequence[Keys], sink: Tensor | None, scale: float) -> Tensor:
         """q [T, H, D], one softmax over the keys of all sources -> [T, H, D]. Keys are values too.
 
-        Keys whose slot is -1, wherever it stands, or whose column is >= lengths do not take part. sink float32 [H] is one
-        more logit with no value; -inf is as None; +inf, and a row with no key, give zeros.
+        Keys whose slot is -1, wherever it stands, or whose column is >= lengths do not take part. sink float32 [H] is
+        one more logit with no value; -inf is as None; +inf, and a row with no key, give zeros.
         """
 
 
@@ -165,5 +167,5 @@ class Emit(Protocol):
     def __call__(self, o: Tensor, rope: Rope, rows: Rows, wo_a: Tensor, wo_b: Tensor) -> Tensor:
         """o [T, H, D] -> inverse RoPE at the query's position, then the grouped output projection -> [T, hidden].
 
-        wo_a [G, rank, H * D / G], wo_b [hidden, G * rank]; groups are contiguous heads. spec section 2.
+        wo_a [G, rank, H * D / G], wo_b [hidden, G * rank]; groups are contiguous heads.
         """

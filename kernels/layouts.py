@@ -190,7 +190,8 @@ def _read(data: Tensor, offsets: Tensor, size: int) -> Tensor:
 
 
 def _write(data: Tensor, offsets: Tensor, rows: Tensor) -> None:
-    data.view(-1).unfold(0, rows.shape[1], 1)[offsets] = rows
+    """Byte by byte: index_put on a view whose rows overlap loses some where torch is told to be deterministic."""
+    data.view(-1)[offsets[:, None] + torch.arange(rows.shape[1], device=rows.device)] = rows
 
 
 def _zero_where_no_place(rows: Tensor, slots: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ Exit code 0: done. 1: an arm or a run failed. 2: bad input, told before any work
 import sys
 import traceback
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 import hydra
@@ -14,8 +15,10 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from pipeline.commandline import CONF, CommandLine
-from pipeline.config import faults, from_yaml
+from pipeline.door.commandline import CONF, CommandLine
+from pipeline.door.config import faults, sound
+from pipeline.door.scalars import misread
+from pipeline.results.status import Terminated
 from pipeline.schema import ConfigError
 
 VERSION_BASE = "1.3"
@@ -57,12 +60,15 @@ def _faults(line: CommandLine, composes_only: bool) -> Iterator[str]:
     yield from refused.values()
     if missing or any(text.startswith("+") for text in refused):
         return  # what they would have added is not there to be judged
-    sound = CommandLine([text for text in line.overrides if text not in refused], line.multirun, line.folders)
-    for job in sound.jobs():
-        composed, lines = sound.compose(job)
+    readable = CommandLine([text for text in line.overrides if text not in refused], line.multirun, line.folders)
+    for job in readable.jobs():
+        composed, lines = readable.compose(job)
         yield from lines
-        if composed is not None and not composes_only:
-            yield from faults(composed)
+        if composed is None or composes_only:
+            continue
+        if not lines:
+            yield from chain.from_iterable(map(misread, readable.files(job)))
+        yield from faults(composed)
 
 
 def _told(lines: Iterable[str]) -> set[str]:
@@ -87,15 +93,17 @@ def _job(codes: list[int]):
 
 
 def _run(composed: DictConfig, overrides: list[str]) -> int:
+    """Of a job that `_faults` has judged. Only Ctrl-C and SIGTERM end more than the job."""
     try:
-        config = from_yaml(composed)
         from pipeline.run import run  # imports torch
 
-        return FAILED if run(config, overrides).failed else DONE
+        return FAILED if run(sound(composed), overrides).failed else DONE
     except ConfigError as error:
         _told(error.lines)
         return BAD_INPUT
-    except Exception as error:
+    except Terminated:
+        raise
+    except (Exception, SystemExit) as error:
         traceback.print_exc()
         _told([f"{' '.join(overrides)}: failed with {type(error).__name__}: {error}"])
         return FAILED

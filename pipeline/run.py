@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from pipeline.door.stages import stages
 from pipeline.engine.device import hardware, resolved
 from pipeline.engine.layer import Stages
 from pipeline.engine.stack import blueprint, described
@@ -23,7 +24,6 @@ from pipeline.results.record import Run, failed_arms, open_run, write_samples, w
 from pipeline.results.report import report
 from pipeline.results.status import closing, write_status
 from pipeline.schema import Config, ConfigError
-from pipeline.stages import stages
 from pipeline.work.schedule import schedule
 from pipeline.work.workload import cases
 
@@ -53,10 +53,15 @@ def run(config: Config, overrides: Sequence[str] = ()) -> Outcome:
                 steps = schedule(
                     case.requests, engine.max_num_seqs, engine.max_num_batched_tokens, engine.chunked_prefill
                 )
-                examined = examine(config, case, steps, stack, arms, reference, partial(advance, case.name))
-                write_samples(record, examined.samples)
+                keep, progress = partial(write_samples, record), partial(advance, case.name)
+                examined = examine(config, case, steps, stack, arms, reference, keep, progress)
+                if examined is None:
+                    print(f"{case.name} is left out: no arm calls {config.measure.scope} in it", file=sys.stderr)
+                    continue
                 control = CONTROL if CONTROL in arms else None
                 found.append(summarise(case, steps, examined.samples, examined.checks, rule, control))
+        if not found:
+            raise ConfigError([f"measure.scope={config.measure.scope}: no arm calls this stage in any case"])
         summary = _summary(config, found)
         write_summary(record, summary)
         plots = draw_plots(summary, config, record.folder)

@@ -221,7 +221,7 @@ class Measure:
     control: Flag  # the baseline again, under another name: its spread is the noise floor
     margin: Fraction  # within it two arms are called the same
     confidence: Fraction
-    resamples: Annotated[int, Strict(), Field(ge=100, le=1_000_000)]
+    resamples: Annotated[int, Strict(), Field(ge=1000, le=1_000_000)]  # five rounds need tails of 0.1 %
 
 
 @dataclass(frozen=True, config=plain)

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from hydra import compose, initialize_config_dir
 from torch import Tensor
 
-from pipeline.commandline import CONF
-from pipeline.config import from_yaml
+from pipeline.door.commandline import CONF
+from pipeline.door.config import from_yaml
+from pipeline.door.stages import stages
 from pipeline.engine.device import resolved
 from pipeline.engine.session import LayerSession
 from pipeline.schema import Kind
-from pipeline.stages import stages
 
 
 def open_layer(

@@ -5,10 +5,11 @@ from pathlib import Path
 
 from hydra import compose, initialize_config_dir
 
-from pipeline.config import from_yaml
+from pipeline.door.config import from_yaml
 from pipeline.schema import Config
 
 CONF = Path(__file__).parent.parent / "conf"
+ON_GPU = {path.stem for path in (CONF / "exp").glob("*.yaml") if "device: cuda" in path.read_text()}
 
 
 @cache

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from kernels.layouts import SCALE_GROUP
-from pipeline import rules
-from pipeline.commandline import CONF
-from pipeline.config import faults, from_yaml
+from pipeline.door import rules
+from pipeline.door.commandline import CONF
+from pipeline.door.config import faults, from_yaml
 from pipeline.schema import Config, ConfigError, Fixed, WholePrompt
 
 

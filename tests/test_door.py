@@ -8,17 +8,23 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
+import torch
 from hydra.core.hydra_config import HydraConfig
+from safetensors.torch import save_file
 
 from pipeline import __main__ as door
-from pipeline.schema import Config, ConfigError
+from pipeline.engine import weights
+from pipeline.results.status import Terminated
+from pipeline.schema import Config, ConfigError, Model
+from tests import compose
 
 ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture
 def ran(monkeypatch, tmp_path) -> list[Config]:
-    """The configs that reached `pipeline.run.run`: seed 9 fails, 8 raises, 7 is refused, 6 is stopped by Ctrl-C."""
+    """The configs that reached `pipeline.run.run`: seed 9 fails, 8 raises, 7 is refused, 6 and 5 are stopped by Ctrl-C
+    and SIGTERM, 4 exits."""
     configs: list[Config] = []
 
     def run(config: Config, overrides: list[str]) -> SimpleNamespace:
@@ -30,6 +36,10 @@ def ran(monkeypatch, tmp_path) -> list[Config]:
                 raise ConfigError(["weights lack a tensor"])
             case 6:
                 raise KeyboardInterrupt
+            case 5:
+                raise Terminated(143)
+            case 4:
+                sys.exit(0)
         return SimpleNamespace(failed=config.seed == 9)
 
     module = ModuleType("pipeline.run")
@@ -40,6 +50,10 @@ def ran(monkeypatch, tmp_path) -> list[Config]:
     return configs
 
 
+def tiny_model() -> Model:
+    return compose.config("+exp=short_ctx", "model=tiny").model
+
+
 def enter(monkeypatch, *arguments: str) -> int:
     monkeypatch.setattr(sys, "argv", ["pipeline", *arguments])
     with pytest.raises(SystemExit) as ended:
@@ -47,6 +61,7 @@ def enter(monkeypatch, *arguments: str) -> int:
     return ended.value.code
 
 
+CPU = torch.device("cpu")
 SHORT = "+exp=short_ctx"
 MIX = "workloads.decode.mix.0"
 
@@ -153,7 +168,22 @@ BAD_INPUT = [
         ["+exp=serve", "workloads.serve.mix.0.cached_len=2999"],
         [("lack cached_len below prompt_len", "cached_len=2999")],
     ),
+    (
+        ["+exp=serve", "workloads.serve.mix.0.prompt_len={kind:uniform,low:20,high:60}"],
+        [("serve.mix.0.prompt_len: kind uniform has no median, sigma", "merged", "'workloads.serve.mix=[{...}]'")],
+    ),
+    (
+        ["+exp=serve", "++workloads.serve.mix.0.prompt_len={kind:list,values:[20,60]}"],
+        [("serve.mix.0.prompt_len: kind list has no median, sigma, low, high", "'workloads.serve.mix=[{...}]'")],
+    ),
     # between the parts
+    (
+        [SHORT, "engine.device=cpu", "engine.graph=full", "measure.scope=attend"],
+        [
+            ("measure.scope=attend", "eagerly", "engine.graph=full", "use measure.scope=stack or engine.graph=off"),
+            ("engine.graph=full", "engine.device is cpu here", "use engine.graph=off"),
+        ],
+    ),
     ([SHORT, "engine.tp=3"], [("engine.tp=3", "heads=64 and o_groups=8", "1, 2, 4, 8")]),
     ([SHORT, "engine.tp=16"], [("engine.tp=16", "o_groups=8")]),
     ([SHORT, "engine.layers=44"], [("engine.layers=44", "43 layers", "from 1 to 43")]),
@@ -166,10 +196,11 @@ BAD_INPUT = [
     ([SHORT, "model.rope_theta=1"], [("model.rope_theta=1.0", "above 1")]),
     ([SHORT, "model.yarn.beta_slow=40"], [("model.yarn.beta_slow=40.0", "model.yarn.beta_fast=32.0")]),
     ([SHORT, "measure.scope=topk", "engine.layers=hca"], [("measure.scope=topk", "engine.layers=hca", "csa")]),
-    ([SHORT, "engine.chunked_prefill=false", "engine.max_num_batched_tokens=1024"], [("prefill-2048", "=1024")]),
+    ([SHORT, "engine.chunked_prefill=false", "engine.max_num_batched_tokens=512"], [("prefill-1024", "=512")]),
     ([SHORT, "+variant@arms.control=row"], [("arms.control", "measure.control")]),
     ([SHORT, "engine.weights=gone.safetensors"], [("engine.weights=gone.safetensors", "no such file")]),
-    ([SHORT, "track.uri=file:///x"], [("track.uri=file:///x", "sqlite:///")]),
+    ([SHORT, "track.uri=file:///x"], [("track.uri=file:///x", "sqlite:///FILE, or null")]),
+    ([SHORT, "track.uri=http://h:5000"], [("track.uri=http://h:5000", "sqlite:///FILE, or null")]),
     # kernels
     ([SHORT, "arms.row.emit._target_=3"], [("arms.row.emit._target_=3", "package.module.Class")]),
     (
@@ -227,9 +258,16 @@ def test_faults_of_every_sort_are_told_together(ran, monkeypatch, capsys):
         "model.hedas=3",
         "measure.rounds=0",
         "workloads.decode.ladder=[9, 9]",
-        "arms.row.attend.keys_at_once=0",
         "engine.device=cuda",
+        "arms.row.attend.keys_at_once=0",
     ]
+
+
+def test_a_graph_needs_the_device_that_is_used_and_not_one_that_is_there(ran, monkeypatch, capsys):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assert enter(monkeypatch, SHORT, "engine.device=cpu", "engine.graph=full") == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == "engine.graph=full: CUDA graphs need a CUDA device, engine.device is cpu here; use engine.graph=off"
 
 
 @pytest.mark.parametrize(("seed", "code"), [(0, 0), (9, 1), (8, 1), (7, 2), (6, 130)])
@@ -256,6 +294,26 @@ def test_a_multirun_with_refused_jobs_only_ends_as_bad_input(ran, monkeypatch):
 def test_ctrl_c_stops_a_multirun(ran, monkeypatch):
     assert enter(monkeypatch, "-m", SHORT, "seed=6,0") == 130
     assert [config.seed for config in ran] == [6]
+
+
+def test_sigterm_stops_a_multirun(ran, monkeypatch):
+    assert enter(monkeypatch, "-m", SHORT, "seed=5,0") == 143
+    assert [config.seed for config in ran] == [5]
+
+
+def test_a_job_that_exits_has_failed_and_stops_no_other(ran, monkeypatch, capsys):
+    assert enter(monkeypatch, "-m", SHORT, "seed=4,0") == 1
+    assert [config.seed for config in ran] == [4, 0]
+    assert "seed=4: failed with SystemExit: 0" in capsys.readouterr().err
+
+
+def test_a_job_is_judged_once(ran, monkeypatch):
+    judged = []
+    once = door.faults
+    monkeypatch.setattr(door, "faults", lambda composed: judged.append(composed.seed) or once(composed))
+    monkeypatch.setattr("pipeline.door.config.faults", None)
+    assert enter(monkeypatch, "-m", SHORT, "seed=1,2") == 0
+    assert judged == [1, 2] and [config.seed for config in ran] == [1, 2]
 
 
 def test_no_job_of_a_multirun_starts_before_all_are_checked(ran, monkeypatch, capsys):
@@ -290,13 +348,40 @@ def test_a_key_that_the_schema_knows_needs_no_plus(ran, monkeypatch):
 
 @pytest.mark.parametrize("chdir", ["false", "true"])
 def test_relative_paths_count_from_where_the_command_was_given(ran, monkeypatch, tmp_path, chdir):
-    (tmp_path / "w.safetensors").touch()
-    paths = ["output_dir=here", "engine.weights=w.safetensors", "track.uri=sqlite:///db/runs.db"]
+    save_file(weights.draw(tiny_model(), "csa", 1, 0, CPU), tmp_path / "w.safetensors")
+    paths = ["model=tiny", "output_dir=here", "engine.weights=w.safetensors", "track.uri=sqlite:///db/runs.db"]
     assert enter(monkeypatch, "-m", SHORT, *paths, f"hydra.job.chdir={chdir}", "seed=1,2") == 0
     for config in ran:
         assert config.output_dir == str(tmp_path / "here")
         assert config.engine.weights == str(tmp_path / "w.safetensors")
         assert config.track.uri == f"sqlite:///{tmp_path}/db/runs.db"
+
+
+def test_a_weights_file_is_judged_by_its_header_before_any_job(ran, monkeypatch, capsys, tmp_path):
+    stored = {
+        f"layers.{number}.attn.{name}": tensor
+        for number, kind in enumerate(["swa", "csa", "hca"])
+        for name, tensor in weights.draw(tiny_model(), kind, 1, 0, CPU).items()
+    }
+    del stored["layers.1.attn.indexer.wq_b"]
+    stored["layers.1.attn.attn_sink"] = torch.zeros(5)
+    stored["layers.2.attn.wq_a"] = stored["layers.2.attn.wq_a"].to(torch.float8_e4m3fn)
+    stored["layers.2.attn.wkv"] = stored["layers.2.attn.wkv"].to(torch.float8_e4m3fn)
+    stored["layers.2.attn.wkv.scale"] = torch.ones(1, 1)
+    save_file(stored | {"layers": torch.zeros(1), "layers.2": torch.zeros(1)}, tmp_path / "w.safetensors")
+    given = ["-m", SHORT, "model=tiny", "engine.weights=w.safetensors"]
+    assert enter(monkeypatch, *given, "engine.layers=swa,csa,3") == 2
+    first = "engine.weights=w.safetensors: layer 1 (csa): tensor indexer.wq_b is missing, "
+    assert capsys.readouterr().err.splitlines() == [
+        f"{first}tensor attn_sink has shape [5], tiny needs [4]",
+        "engine.weights=w.safetensors: layer 2 (hca): tensor wq_a.scale is missing, "
+        "tensor wkv.scale has shape [1, 1], tiny needs [1, 2]",
+    ]
+    assert ran == []
+    assert enter(monkeypatch, *given, "engine.layers=swa") == 0
+    (tmp_path / "w.safetensors").write_bytes(b"no tensors here")
+    assert enter(monkeypatch, *given, "engine.layers=swa") == 2
+    assert matches(capsys.readouterr().err, ("engine.weights=", "w.safetensors: not a readable safetensors file"))
 
 
 def test_a_run_leaves_nothing_of_hydras_own(ran, monkeypatch, tmp_path):
@@ -317,12 +402,25 @@ def test_a_folder_of_ones_own_holds_experiments_too(ran, monkeypatch, tmp_path, 
         ("seed: ${nowhere}", ("seed=${nowhere}", "'nowhere' not found")),
         ("name: [", ("closer.yaml", "line")),
         ("name: x", ("closer.yaml", "duplicate key name")),
+        ("model: {topk: 010}", ("closer.yaml, line 4: YAML reads 010 as 8", "plain decimal")),
+        ("measure:\n  rounds: 1:30", ("closer.yaml, line 5: YAML reads 1:30 as 90", "plain decimal")),
+        ("workloads: {decode: {arrival: {rate: 1:30.5}}}", ("line 4: YAML reads 1:30.5 as 90.5", "plain decimal")),
     ]:
         experiment.write_text(f"# @package _global_\ndefaults: [short_ctx, _self_]\nname: closer\n{text}\n")
         capsys.readouterr()
         assert enter(monkeypatch, "--config-dir=mine", "+exp=closer") == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert matches(line, told), line
+
+
+def test_numbers_are_read_in_the_files_that_are_chosen_and_their_parents_only(ran, monkeypatch, tmp_path, capsys):
+    (tmp_path / "mine" / "exp").mkdir(parents=True)
+    head = "# @package _global_\ndefaults: [{}, _self_]\n"
+    (tmp_path / "mine" / "exp" / "parent.yaml").write_text(head.format("short_ctx") + "model: {topk: 010}\n")
+    (tmp_path / "mine" / "exp" / "child.yaml").write_text(head.format("parent") + "model: {topk: 16}\n")
+    assert enter(monkeypatch, "--config-dir=mine", "+exp=child") == 2
+    assert matches(capsys.readouterr().err, ("exp/parent.yaml, line 3: YAML reads 010 as 8",))
+    assert enter(monkeypatch, "--config-dir=mine", "+exp=mixed") == 0
 
 
 def test_the_config_is_shown_but_not_judged_by_cfg(ran, monkeypatch, capsys):

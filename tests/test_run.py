@@ -6,13 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.results.record import read_summary
+from pipeline.results.record import read_config, read_summary
 from pipeline.run import run
-from tests.compose import CONF, config
+from pipeline.schema import ConfigError
+from tests.compose import CONF, ON_GPU, config
 
 SMALL = ("model=tiny", "engine.device=cpu", "measure.rounds=2", "measure.warmup_rounds=0", "track.enabled=false")
 LADDERS = {"decode": "[15,40]", "prefill": "[40]"}
-EXPERIMENTS = sorted(path.stem for path in (CONF / "exp").glob("*.yaml"))
+EXPERIMENTS = sorted({path.stem for path in (CONF / "exp").glob("*.yaml")} - ON_GPU)
 VARIANTS = sorted(path.stem for path in (CONF / "variant").glob("*.yaml"))
 
 
@@ -46,8 +47,15 @@ def test_every_experiment_runs(experiment, tmp_path):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_variant_runs(variant, tmp_path):
-    outcome, summary = ran(tmp_path, "+exp=short_ctx", f"variant@arms.batch={variant}", *small_ladders("short_ctx"))
-    assert not outcome.failed, summary.headline
+    """One with a kernel that needs a GPU is refused without one, and says so."""
+    asked = ("+exp=short_ctx", f"variant@arms.batch={variant}", *small_ladders("short_ctx"))
+    try:
+        outcome, summary = ran(tmp_path, *asked)
+    except ConfigError as error:
+        assert all("runs on cuda only" in line for line in error.lines), error.lines
+        assert not list(tmp_path.iterdir())
+    else:
+        assert not outcome.failed, summary.headline
 
 
 def test_short_ctx_takes_the_fast_path_where_all_entries_fit(tmp_path):
@@ -77,14 +85,74 @@ def test_a_wrong_arm_fails_the_run_and_gets_no_number(tmp_path, monkeypatch):
         for arm in case.arms.values():
             if not arm.check.passed:
                 assert arm.metrics == {}
-                assert "failed its check" in arm.undefined["mean_ttft_ms"]
+                assert arm.undefined
+                assert all("failed its check" in reason for reason in arm.undefined.values())
     assert not all(arm.check.passed for arm in summary.cases[-1].arms.values())
 
 
 def test_the_recorded_config_gives_the_same_work(tmp_path):
-    first, summary = ran(tmp_path, "+exp=mixed")
-    again, repeated = ran(tmp_path, "+exp=mixed")
+    first, summary = ran(tmp_path, "+exp=short_ctx", *small_ladders("short_ctx"))
+    again = run(read_config(first.folder))
+    repeated = read_summary(again.folder)
     assert first.folder != again.folder
+    assert read_config(again.folder) == read_config(first.folder)
     assert [case.digest for case in summary.cases] == [case.digest for case in repeated.cases]
     errors = [[arm.check.error for arm in case.arms.values()] for case in summary.cases]
     assert errors == [[arm.check.error for arm in case.arms.values()] for case in repeated.cases]
+
+
+def test_a_run_is_tracked_once_and_a_dead_tracker_costs_no_result(tmp_path, monkeypatch, capsys):
+    from pipeline.results import track
+
+    asked = ("+exp=short_ctx", *small_ladders("short_ctx"), *SMALL, f"output_dir={tmp_path}", "track.enabled=true")
+    outcome = run(config(*asked))
+    assert not outcome.failed
+    told = json.loads((outcome.folder / "mlflow.json").read_text())
+    assert set(told["arms"]) == {"never", "batch", "row", "direct", "control"}
+
+    def dead(*_):
+        raise track.TrackError("the store is gone\nUpload later: python -m pipeline.results.track FOLDER")
+
+    monkeypatch.setattr(track, "track", dead)
+    outcome = run(config(*asked))
+    assert outcome.failed
+    assert (outcome.folder / "report.md").exists()
+    assert "Upload later" in capsys.readouterr().err
+
+
+def test_a_broken_arm_is_told_and_the_others_are_measured(tmp_path, monkeypatch):
+    from kernels.select import locate_direct
+
+    def broken(self, chosen, scored, rows, pages, ratio, width):
+        raise RuntimeError("no such luck")
+
+    monkeypatch.setattr(locate_direct.Locate, "__call__", broken)
+    outcome, summary = ran(tmp_path, "+exp=short_ctx", *small_ladders("short_ctx"))
+    assert outcome.failed
+    for case in summary.cases:
+        assert "no such luck" in case.arms["direct"].check.detail
+        assert not case.arms["direct"].metrics
+        assert case.arms["batch"].metrics
+
+
+def test_if_every_arm_breaks_each_reason_is_kept(tmp_path, monkeypatch):
+    from kernels.emit import eager
+
+    def broken(self, o, rope, rows, wo_a, wo_b):
+        raise RuntimeError("no such luck")
+
+    monkeypatch.setattr(eager.Emit, "__call__", broken)
+    outcome, summary = ran(tmp_path, "+exp=short_ctx", *small_ladders("short_ctx"))
+    assert outcome.failed
+    assert all("no such luck" in arm.check.detail for case in summary.cases for arm in case.arms.values())
+    assert (outcome.folder / "report.md").exists()
+
+
+@pytest.mark.parametrize("scope", ["ingest", "compress", "select", "score", "topk", "locate", "attend", "emit"])
+def test_every_stage_can_be_timed_alone_in_a_mixed_stack(scope, tmp_path):
+    outcome, summary = ran(
+        tmp_path, "+exp=short_ctx", *small_ladders("short_ctx"), f"measure.scope={scope}", "engine.layers=3"
+    )
+    assert not outcome.failed, summary.headline
+    for case in summary.cases:
+        assert all(arm.metrics["mean_step_us"] > 0 for arm in case.arms.values())

@@ -3,13 +3,13 @@
 import sys
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Literal
+from typing import ClassVar, Literal
 
 import pytest
 
 from kernels.emit.reference import Emit as Reference
+from pipeline.door.variants import build, problems
 from pipeline.schema import ConfigError, Model, Variant
-from pipeline.variants import build, problems
 from tests.compose import config
 
 
@@ -32,6 +32,12 @@ class Emit:
 
 
 @dataclass(frozen=True)
+class Quick(Emit):
+    rows: int = 2
+    device: ClassVar[str] = "cuda"
+
+
+@dataclass(frozen=True)
 class Silent:
     rows: int = 1
 
@@ -39,8 +45,9 @@ class Silent:
 @pytest.fixture(autouse=True)
 def package(monkeypatch):
     module = ModuleType("outside.emit")
-    module.Emit, module.Silent = Emit, Silent
-    Emit.__module__ = Silent.__module__ = "outside.emit"
+    for kind in (Emit, Quick, Silent):
+        setattr(module, kind.__name__, kind)
+        monkeypatch.setattr(kind, "__module__", "outside.emit")
     parent = ModuleType("outside")
     parent.__path__ = []
     monkeypatch.setitem(sys.modules, "outside", parent)
@@ -118,21 +125,32 @@ def with_emit(variant: Variant, knobs: dict) -> Variant:
 
 def test_a_kernel_may_refuse_a_model(tiny):
     variant = with_emit(tiny.arms["never"], emit(rows=2))
-    (line,) = problems(variant, tiny.model, "arms.x")
+    (line,) = problems(variant, tiny.model, "arms.x", "cpu")
     assert line == "arms.x.emit._target_='outside.emit.Emit': refuses model tiny: topk 4 is above 2"
-    assert list(problems(variant, None, "arms.x")) == []
+    assert list(problems(variant, None, "arms.x", None)) == []
+
+
+def test_a_kernel_may_refuse_a_device(tiny):
+    variant = with_emit(tiny.arms["never"], {"_target_": "outside.emit.Quick"})
+    (line,) = problems(variant, None, "arms.x", "cpu")
+    assert line == (
+        "arms.x.emit._target_='outside.emit.Quick': runs on cuda only, engine.device is cpu here; "
+        "choose another variant or a machine with a GPU"
+    )
+    assert list(problems(variant, None, "arms.x", "cuda")) == list(problems(variant, None, "arms.x", None)) == []
+    assert lines({"_target_": "outside.emit.Quick", "device": "cpu"})[0].startswith("arms.x.emit.device='cpu'")
 
 
 def test_a_class_of_another_stage_is_told(tiny):
     variant = with_emit(tiny.arms["never"], tiny.arms["never"].attend)
-    (line,) = problems(variant, tiny.model, "arms.x")
+    (line,) = problems(variant, tiny.model, "arms.x", "cpu")
     assert "takes (q, keys, sink, scale), emit is called with (o, rope, rows, wo_a, wo_b)" in line
 
 
 def test_faults_of_all_stages_are_told(tiny):
     never = tiny.arms["never"]
     variant = Variant(emit(rows=2), never.compress, never.select, {"_target_": "x"}, emit(rows=3))
-    assert [line.split("=")[0] for line in problems(variant, tiny.model, "arms.x")] == [
+    assert [line.split("=")[0] for line in problems(variant, tiny.model, "arms.x", "cpu")] == [
         "arms.x.ingest._target_",
         "arms.x.attend._target_",
         "arms.x.emit",

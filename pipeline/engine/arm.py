@@ -1,7 +1,6 @@
 """One variant made runnable: the shared weights and inputs, its own caches."""
 
 from collections.abc import Callable, Sequence
-from copy import copy
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,9 +16,10 @@ from pipeline.schema import Engine
 
 
 class Arm(Protocol):
-    """What takes turns under the clock. `prepare` is not timed."""
+    """What takes turns under the clock. `prepare` is not timed; `step` does its work `repeats` times."""
 
     name: str
+    repeats: int
 
     def prepare(self, step: int) -> None: ...
 
@@ -32,6 +32,8 @@ class StackArm:
 
     Between two layers stands what the whole model would have there, in its cheapest form: residual and norm.
     """
+
+    repeats = 1
 
     name: str
     blueprint: Blueprint
@@ -61,9 +63,9 @@ class StackArm:
                 fill_prefix(caches, kind, prefix, hash((self.seed, number, prefix.request)) % 2**63)
 
     def with_stages(self, stages: Stages) -> "StackArm":
-        """The same arm, caches and all, with other stages."""
-        other = copy(self)
-        other.stages, other.layers = stages, self.blueprint.layers(stages)
+        """The same arm, caches and all, with other stages; it runs eagerly."""
+        other = StackArm.__new__(StackArm)
+        other.__dict__.update(self.__dict__, stages=stages, layers=self.blueprint.layers(stages))
         return other
 
     def step(self, step: int) -> list[LayerOutput]:
@@ -82,6 +84,8 @@ class StackArm:
 @dataclass
 class StageArm:
     """One stage alone, called again with the inputs that it had in a run of the stack."""
+
+    repeats = 1
 
     name: str
     stage: Callable[..., Any]

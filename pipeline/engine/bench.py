@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from pipeline.engine.arm import Arm, StackArm
-from pipeline.engine.graph import GraphArm
+from pipeline.engine.graph import GraphArm, GraphStageArm
 from pipeline.engine.layer import Stages
 from pipeline.engine.pages import spaces
 from pipeline.engine.plan import Plan, plan
@@ -45,8 +45,12 @@ def bench(
 
 
 def timed(arms: Sequence[StackArm], scope: str) -> Sequence[Arm]:
-    """What runs under the clock: the arms, or one stage of each."""
-    return arms if scope == "stack" or not arms else stage_arms(arms, scope)
+    """What runs under the clock: the arms, or one stage of each, as graphs where the arms are."""
+    if scope == "stack" or not arms:
+        return arms
+    alone = stage_arms(arms, scope)
+    graphs = isinstance(arms[0], GraphArm)
+    return [GraphStageArm(arm.name, arm.stage, arm.calls) for arm in alone] if graphs else alone
 
 
 def hidden_states(layout: Plan, width: int, seed: int, blueprint: Blueprint) -> list[Tensor]:

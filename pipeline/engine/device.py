@@ -25,15 +25,15 @@ def hardware(device: str) -> Hardware:
 
 
 def resolved(engine: Engine) -> Engine:
-    """The engine without `auto`. ValueError where the device that it names is not there."""
+    """The engine without `auto`. ValueError where the device that it names is not there, or has no graphs."""
     there = torch.cuda.is_available()
     if engine.device == "cuda" and not there:
         raise ValueError("engine.device=cuda: torch sees no CUDA device here; allowed here: cpu, auto")
-    if engine.graph == "full" and not there:
-        raise ValueError(
-            "engine.graph=full: CUDA graphs need a CUDA device, torch sees none here; use engine.graph=off"
-        )
     device = engine.device if engine.device != "auto" else "cuda" if there else "cpu"
+    if engine.graph == "full" and device != "cuda":
+        raise ValueError(
+            f"engine.graph=full: CUDA graphs need a CUDA device, engine.device is {device} here; use engine.graph=off"
+        )
     dtype = engine.dtype if engine.dtype != "auto" else "bf16" if hardware(device).bf16 else "fp32"
     return replace(engine, device=device, dtype=dtype)
 

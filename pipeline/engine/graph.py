@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from kernels.contracts import Batch, Pages, Rows, Scored
-from pipeline.engine.arm import StackArm
+from pipeline.engine.arm import StackArm, StageArm
 from pipeline.engine.batch import StepInputs
 from pipeline.engine.layer import LayerOutput
 
@@ -109,6 +109,32 @@ class GraphArm(StackArm):
             buffer.fill_(inert)
             buffer[tuple(slice(size) for size in value.shape)] = value
         captured.x.zero_()[: len(self.hidden[step])] = self.hidden[step]
+
+
+class GraphStageArm(StageArm):
+    """A stage alone, `repeats` calls in one graph: a launch costs as much as a small kernel runs.
+
+    `prepare` raises where the stage asks the device something while it is captured.
+    """
+
+    repeats = 20
+
+    def __post_init__(self) -> None:
+        self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
+
+    def prepare(self, step: int) -> None:
+        if step in self._graphs:
+            return
+        super().step(step)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for _ in range(self.repeats):
+                super().step(step)
+        self._graphs[step] = graph
+
+    def step(self, step: int) -> None:
+        self._graphs[step].replay()
 
 
 def _buffers(steps: list[StepInputs], size: int) -> StepInputs:

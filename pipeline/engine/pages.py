@@ -1,5 +1,6 @@
 """Which pages of a paged cache belong to which request: the host's side of the block tables."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,14 +58,34 @@ class PagePool:
     def extend(self, request: int, computed: int, tokens: int) -> None:
         """Give `request`, of which `computed` tokens are done, the pages for `tokens` tokens in all.
 
-        ValueError where the pool is exhausted.
+        ValueError where the pool would be exhausted; then nothing has changed.
         """
+        self.require([(request, computed, tokens)])
         table = self.tables.setdefault(request, [])
-        first = self.space.first_live_row(computed) // self.space.page_size
+        first = self._first_column(computed)
         self._release(table, self._given_back.get(request, 0), min(first, len(table)))
         self._given_back[request] = first
-        for column in range(len(table), -(-self.space.rows(tokens) // self.space.page_size)):
+        for column in range(len(table), self._columns(tokens)):
             table.append(self._take() if column >= first else NULL_PAGE)
+
+    def require(self, growth: Iterable[tuple[int, int, int]]) -> None:
+        """ValueError where `extend`, called in turn with (request, computed, tokens) of each, would exhaust the pool.
+
+        Changes nothing. No request comes twice.
+        """
+        if self.capacity is None:
+            return
+        free = len(self._free)
+        for request, computed, tokens in growth:
+            table, first = self.tables.get(request, []), self._first_column(computed)
+            free += sum(page != NULL_PAGE for page in table[self._given_back.get(request, 0) : first])
+            needed = max(0, self._columns(tokens) - max(first, len(table)))
+            if needed > free:
+                raise ValueError(
+                    f"the cache is full: {needed} more pages of {self.space.page_size} rows are needed, {free} of its "
+                    f"{self.capacity} are left; give pages back first, or make it larger"
+                )
+            free -= needed
 
     def drop(self, request: int) -> None:
         table = self.tables.pop(request)
@@ -78,13 +99,16 @@ class PagePool:
             table[row, : len(self.tables[request])] = self.tables[request]
         return table
 
+    def _first_column(self, computed: int) -> int:
+        return self.space.first_live_row(computed) // self.space.page_size
+
+    def _columns(self, tokens: int) -> int:
+        return -(-self.space.rows(tokens) // self.space.page_size)
+
     def _take(self) -> int:
         self.taken += 1
         if not self._free:
-            if self.capacity is not None:
-                raise ValueError(
-                    f"the cache is full: its {self.capacity} pages of {self.space.page_size} rows are taken"
-                )
+            assert self.capacity is None
             self._free.append(self.high_water + 1)
             self.high_water += 1
         return self._free.pop()

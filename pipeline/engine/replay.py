@@ -7,7 +7,6 @@ from typing import Any
 from pipeline.engine.arm import StackArm, StageArm
 from pipeline.engine.layer import Stages
 from pipeline.engine.select import Select
-from pipeline.schema import ConfigError
 
 
 class Recorder:
@@ -21,13 +20,24 @@ class Recorder:
         self.calls.append(arguments)
         return self.stage(*arguments)
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stage, name)
+
 
 def stage_arms(arms: Sequence[StackArm], scope: str) -> list[StageArm]:
-    """Stage `scope` of every arm, on what the first arm's stage is called with in one pass over the steps.
+    """Stage `scope` of every arm, all on what it is called with in the first arm that calls it; none where no arm does.
 
-    ConfigError where that arm never calls the stage.
+    The inputs are those of one pass over the steps, held until the arms are dropped.
     """
-    source = arms[0]
+    for source in arms:
+        calls = _calls(source, scope)
+        if any(calls):
+            return [StageArm(arm.name, _stage(arm.stages, scope), calls) for arm in arms]
+    return []
+
+
+def _calls(source: StackArm, scope: str) -> list[tuple[tuple[Any, ...], ...]]:
+    """The arguments of each call of each step."""
     recorder = Recorder(_stage(source.stages, scope))
     recording = source.with_stages(_replaced(source.stages, scope, recorder))
     calls = []
@@ -36,9 +46,7 @@ def stage_arms(arms: Sequence[StackArm], scope: str) -> list[StageArm]:
         recording.prepare(step)
         recording.step(step)
         calls.append(tuple(recorder.calls))
-    if not any(calls):
-        raise ConfigError([f"measure.scope={scope}: arm {source.name} never calls this stage in this workload"])
-    return [StageArm(arm.name, _stage(arm.stages, scope), calls) for arm in arms]
+    return calls
 
 
 def _stage(stages: Stages, scope: str) -> Callable[..., Any]:

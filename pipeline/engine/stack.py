@@ -72,7 +72,8 @@ def blueprint(config: Config, length: int) -> Blueprint:
     def tensors(number: int, kind: Kind) -> dict[str, torch.Tensor]:
         if engine.weights is None:
             return weights.draw(model, kind, engine.tp, config.seed * 1009 + number, device)
-        return weights.shard(weights.load(engine.weights, number), model, kind, engine.tp)
+        loaded = weights.load(engine.weights, number, weights.shapes(model, kind))
+        return weights.shard(loaded, model, kind, engine.tp)
 
     held = tuple(
         weights.assemble(tensors(number, kind), model, dtype, device)

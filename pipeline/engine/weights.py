@@ -1,6 +1,7 @@
 """The weights of one attention layer: their names in the checkpoint, their shapes, drawn from a seed or loaded."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from torch import Tensor
 from pipeline.schema import ConfigError, Kind, Model
 
 FP8_BLOCK = 128
+FP8 = "F8_E4M3"  # float8_e4m3fn, in the file
 FLOAT32 = ("attn_sink", "ape")
 
 
@@ -92,29 +94,68 @@ def draw(model: Model, kind: Kind, tp: int, seed: int, device: torch.device) -> 
     return drawn
 
 
-def load(path: str, number: int) -> dict[str, Tensor]:
-    """Attention tensors of layer `number` of a safetensors file, under their short names.
+def load(path: str, number: int, names: Container[str] | None = None) -> dict[str, Tensor]:
+    """Attention tensors of layer `number` of a safetensors file, under their short names; only `names` if given.
 
     `layers.N.attn.` and `.weight` are dropped; fp8 tensors are multiplied by their 128 x 128 block scales NAME.scale.
     Names without a layer are taken for every layer. ConfigError where the file cannot be read.
     """
+    with _opened(path) as file:
+        held = {short: name for name in list(file.keys()) if (short := _short_name(name, number))}
+        stored = {
+            short: file.get_tensor(name)
+            for short, name in held.items()
+            if names is None or short.removesuffix(".scale") in names
+        }
+    return {name: _dequantised(name, tensor, stored) for name, tensor in stored.items() if not name.endswith(".scale")}
+
+
+def lacking(path: str, model: Model, layers: Iterable[tuple[int, Kind]]) -> Iterator[str]:
+    """A line for each layer (number, kind) for which a safetensors file lacks tensors or has them in another shape.
+
+    Reads the file's header only. ConfigError where it cannot be read.
+    """
+    with _opened(path) as file:
+        header = {name: file.get_slice(name) for name in list(file.keys())}
+        sizes = {name: tuple(part.get_shape()) for name, part in header.items()}
+        scaled = {name for name, part in header.items() if part.get_dtype() == FP8}
+    for number, kind in layers:
+        held = {short: name for name in sizes if (short := _short_name(name, number))}
+        needed = shapes(model, kind)
+        needed |= {
+            f"{short}.scale": tuple(-(-size // FP8_BLOCK) for size in shape)
+            for short, shape in needed.items()
+            if held.get(short) in scaled
+        }
+        faults = list(_unfit({short: sizes[name] for short, name in held.items()}, needed, model))
+        if faults:
+            yield f"layer {number} ({kind}): {', '.join(faults)}"
+
+
+def _unfit(found: Mapping[str, tuple[int, ...]], needed: Mapping[str, tuple[int, ...]], model: Model) -> Iterator[str]:
+    yield from (f"tensor {name} is missing" for name in needed if name not in found)
+    for name, shape in needed.items():
+        if name in found and found[name] != shape:
+            yield f"tensor {name} has shape {list(found[name])}, {model.name} needs {list(shape)}"
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[safe_open]:
     try:
         with safe_open(Path(path), framework="pt") as file:
-            names = {_short_name(name, number): name for name in list(file.keys())}
-            stored = {short: file.get_tensor(name) for short, name in names.items() if short}
+            yield file
     except (OSError, SafetensorError) as error:
         raise ConfigError([f"engine.weights={path}: not a readable safetensors file: {error}"]) from error
-    return {name: _dequantised(name, tensor, stored) for name, tensor in stored.items() if not name.endswith(".scale")}
 
 
 def _short_name(name: str, number: int) -> str | None:
     parts = name.removesuffix(".weight").split(".")
     if "layers" not in parts:
         return ".".join(parts)
-    at = parts.index("layers")
-    if parts[at + 1] != str(number) or parts[at + 2] != "attn":
-        return None
-    return ".".join(parts[at + 3 :])
+    match parts[parts.index("layers") + 1 :]:
+        case [layer, "attn", *rest] if layer == str(number):
+            return ".".join(rest)
+    return None
 
 
 def _dequantised(name: str, tensor: Tensor, stored: Mapping[str, Tensor]) -> Tensor:
@@ -130,12 +171,7 @@ def _dequantised(name: str, tensor: Tensor, stored: Mapping[str, Tensor]) -> Ten
 def shard(tensors: Mapping[str, Tensor], model: Model, kind: Kind, tp: int) -> dict[str, Tensor]:
     """What rank 0 of tp holds of full-size tensors. ConfigError names every missing or misshapen tensor."""
     full, rank = shapes(model, kind), shapes(model, kind, tp)
-    faults = [f"tensor {name} is missing" for name in full if name not in tensors]
-    faults += [
-        f"tensor {name} has shape {list(tensors[name].shape)}, {model.name} needs {list(shape)}"
-        for name, shape in full.items()
-        if name in tensors and tuple(tensors[name].shape) != shape
-    ]
+    faults = list(_unfit({name: tuple(tensor.shape) for name, tensor in tensors.items()}, full, model))
     if faults:
         raise ConfigError(f"weights of a {kind} layer: {fault}" for fault in faults)
     return {name: tensors[name][tuple(slice(size) for size in shape)] for name, shape in rank.items()}

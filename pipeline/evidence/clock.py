@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from time import perf_counter_ns
 from typing import Protocol, TypeVar
 
@@ -31,13 +32,21 @@ class CudaClock:
 
     def __call__(self, call: Callable[[], Result]) -> tuple[float, Result]:
         with torch.cuda.device(self.device):
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start, end = self._events
             torch.cuda.synchronize()
             start.record()
             result = call()
             end.record()
             end.synchronize()
         return start.elapsed_time(end) * 1e-3, result
+
+    @cached_property
+    def _events(self) -> tuple[torch.cuda.Event, torch.cuda.Event]:
+        """Recorded once, for CUDA makes an event when it is first recorded, and that is not to be timed."""
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        end.record()
+        return start, end
 
 
 def clock_for(device: torch.device) -> Clock:

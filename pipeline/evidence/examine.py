@@ -1,6 +1,6 @@
 """One case on the bench: every arm is checked, then those that run take turns under the clock."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from pipeline.engine.layer import LayerOutput, Stages
 from pipeline.engine.stack import Blueprint
 from pipeline.evidence.check import TOLERANCES, Checker
 from pipeline.evidence.clock import clock_for
-from pipeline.evidence.measure import OnProgress, measure
+from pipeline.evidence.measure import Advance, Rounds, measure
 from pipeline.evidence.samples import Samples
 from pipeline.evidence.summary import Check
 from pipeline.schema import Config
@@ -23,7 +23,7 @@ from pipeline.work.workload import Case
 @dataclass(frozen=True)
 class Examined:
     samples: Samples
-    checks: dict[str, Check]  # of every arm, also of those that could not run and have no samples
+    checks: dict[str, Check]  # of every arm, also of those that failed and have no samples
 
 
 def examine(
@@ -33,46 +33,65 @@ def examine(
     stack: Blueprint,
     arms: Mapping[str, Stages],
     reference: Stages,
-    on_progress: OnProgress,
-) -> Examined:
-    """An arm that raises has failed its check and is not timed. One with wrong results is, but gets no figures."""
-    built, scope = bench(config, case, steps, stack, arms, reference), config.measure.scope
-    total = len(built.arms) + config.measure.warmup_rounds + config.measure.rounds
+    keep: Callable[[Samples], None],
+    on_progress: Advance,
+) -> Examined | None:
+    """An arm that raises or is wrong is not timed. None where `scope` is a stage that no arm calls in this case.
+
+    `keep` gets the samples as soon as they are taken, also those of a case that is cut short.
+    """
+    built, asked = bench(config, case, steps, stack, arms, reference), config.measure
+    total = len(built.arms) + asked.warmup_rounds + asked.rounds
     checker = Checker(built.reference, TOLERANCES[stack.dtype])
     checks = {}
     for arm in built.arms:
         checks[arm.name] = _checked(checker, arm)
         on_progress(len(checks), total)
-    able = [arm for arm in built.arms if checks[arm.name].ran]
-    paths = Paths(stack.kinds.count("csa"), steps, len(able))
-    timing = measure(
-        timed(able, scope),
-        len(steps),
-        config.measure.rounds,
-        config.measure.warmup_rounds,
-        config.measure.seconds,
-        config.seed,
-        clock_for(stack.device),
-        paths.note if scope == "stack" else _ignore,
-        lambda done, _: on_progress(len(checks) + done, total),
-    )
-    samples = Samples(
-        case=case.name,
-        workload=case.workload,
-        context=case.context,
-        digest=case.digest,
-        scope=scope,
-        arms=tuple(arm.name for arm in able),
-        shortcut=tuple(scope == "stack" and _has_shortcut(arm, reference) for arm in able),
-        seconds=timing.seconds,
-        order=timing.order,
-        rows=paths.rows,
-        skipped=paths.skipped,
-        scorable=paths.scorable if scope == "stack" else np.zeros_like(paths.scorable),
-        started=timing.started,
-        warmup_rounds=config.measure.warmup_rounds,
-    )
-    return Examined(samples, checks)
+    able = [arm for arm in built.arms if checks[arm.name].passed]
+    runners = timed(able, asked.scope)
+    if able and not runners:
+        return None
+    whole = asked.scope == "stack"
+    paths, recorded = Paths(stack.kinds.count("csa"), steps, len(able)), Rounds(len(steps), len(able))
+
+    def samples(cut_short: bool = False) -> Samples:
+        return Samples(
+            case=case.name,
+            workload=case.workload,
+            context=case.context,
+            digest=case.digest,
+            scope=asked.scope,
+            arms=tuple(arm.name for arm in able),
+            shortcut=tuple(whole and _has_shortcut(arm, reference) for arm in able),
+            seconds=recorded.seconds,
+            order=recorded.order,
+            rows=paths.rows,
+            skipped=paths.skipped,
+            scorable=paths.scorable * whole,
+            started=recorded.started,
+            warmup_rounds=asked.warmup_rounds,
+            partial=cut_short,
+        )
+
+    try:
+        if able:
+            measure(
+                runners,
+                recorded,
+                asked.rounds,
+                asked.warmup_rounds,
+                asked.seconds,
+                config.seed,
+                clock_for(stack.device),
+                paths.note if whole else _ignore,
+                lambda done, _: on_progress(len(checks) + done, total),
+            )
+    except BaseException:
+        if len(recorded):
+            keep(samples(cut_short=True))
+        raise
+    keep(samples())
+    return Examined(samples(), checks)
 
 
 class Paths:

@@ -4,7 +4,7 @@ import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -15,65 +15,100 @@ from pipeline.evidence.clock import Clock
 from pipeline.evidence.stats import MINIMUM_ROUNDS
 
 OnStep = Callable[[int, int, int, Any], None]  # round, step, arm, what the step returned
-OnProgress = Callable[[int, int], None]  # rounds done and rounds in all, warm-up included
+Advance = Callable[[int, int], None]  # rounds done and rounds in all, warm-up included
 
 
-@dataclass(frozen=True, eq=False)
-class Timing:
-    seconds: np.ndarray  # float64 [round, step, arm]
-    order: np.ndarray  # int [round, step, arm]: the turn in which the arm ran, from 0
-    started: float  # unix time of the first recorded round
-    warmup_steps: int  # unrecorded steps before, of all arms together
+@dataclass(eq=False)
+class Rounds:
+    """What was recorded, whole rounds only. It is the caller's, who keeps it when `measure` is cut short."""
+
+    steps: int
+    arms: int
+    started: float = 0.0  # unix time of the first round
+    _taken: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self._taken)
+
+    def add(self, seconds: np.ndarray, order: np.ndarray) -> None:
+        """Both [step, arm]."""
+        self._taken.append((seconds, order))
+
+    @property
+    def seconds(self) -> np.ndarray:
+        """float64 [round, step, arm]."""
+        return np.array([seconds for seconds, _ in self._taken], float).reshape(len(self), self.steps, self.arms)
+
+    @property
+    def order(self) -> np.ndarray:
+        """int [round, step, arm]: the turn in which the arm ran, from 0."""
+        return np.array([order for _, order in self._taken], int).reshape(len(self), self.steps, self.arms)
 
 
 def measure(
     arms: Sequence[Arm],
-    steps: int,
+    recorded: Rounds,
     rounds: int,
     warmup_rounds: int,
     seconds: float | None,
     seed: int,
     clock: Clock,
     on_step: OnStep = lambda *_: None,
-    on_progress: OnProgress = lambda *_: None,
-) -> Timing:
+    on_progress: Advance = lambda *_: None,
+) -> None:
     """Every arm runs every step of every round; hooks are called between steps, with the clock stopped.
 
     No round begins once `seconds` have passed since the first recorded one, but MINIMUM_ROUNDS are made in any case.
     A warm-up round is a round like any other, except that it is not recorded.
     """
-    warmup = turns(warmup_rounds, steps, len(arms), seed + 1)
-    order = turns(rounds, steps, len(arms), seed)
-    taken: list[np.ndarray] = []
+    assert len(arms) == recorded.arms
+    warmup = turns(warmup_rounds, recorded.steps, len(arms), seed + 1)
+    order = turns(rounds, recorded.steps, len(arms), seed)
     total = warmup_rounds + rounds
     with _collection_between_rounds_only():
         for number in range(warmup_rounds):
             _run_round(arms, warmup[number], clock)
             on_progress(number + 1, total)
-        started, spent = time.time(), time.monotonic()
+        recorded.started, spent = time.time(), time.monotonic()
         for number in range(rounds):
             if seconds is not None and number >= MINIMUM_ROUNDS and time.monotonic() - spent > seconds:
                 on_progress(total, total)
                 break
-            taken.append(_run_round(arms, order[number], clock, partial(on_step, number)))
+            recorded.add(_run_round(arms, order[number], clock, partial(on_step, number)), order[number])
             on_progress(warmup_rounds + number + 1, total)
-    return Timing(np.array(taken), order[: len(taken)], started, warmup.size)
 
 
 def turns(rounds: int, steps: int, arms: int, seed: int) -> np.ndarray:
     """int [round, step, arm]: the turn of each arm, random and balanced.
 
-    Tiles of `arms` rounds by `arms` steps are Latin squares twice over: in a tile every arm has every turn once in each
-    round and once at each step.
+    In a tile of `arms` rounds by `arms` steps every arm has every turn once in each round and once at each step. In a
+    block of two by two tiles every arm runs right after every other arm twice in each round and twice at each step.
     """
+    assert arms, "there is no arm to take turns"
     generator = np.random.default_rng(seed)
-    tiles = [[_tile(arms, generator) for _ in range(0, max(steps, 1), arms)] for _ in range(0, max(rounds, 1), arms)]
-    return np.concatenate([np.concatenate(row, axis=1) for row in tiles])[:rounds, :steps]
+    across, down = (range(0, max(count, 1), 2 * arms) for count in (steps, rounds))
+    blocks = [np.concatenate([_block(arms, generator) for _ in across], axis=1) for _ in down]
+    return np.concatenate(blocks)[:rounds, :steps]
 
 
-def _tile(arms: int, generator: np.random.Generator) -> np.ndarray:
-    by_round, by_step, by_arm = (generator.permutation(arms) for _ in range(3))
-    return (by_round[:, None, None] + by_step[:, None] + by_arm) % arms
+def _block(arms: int, generator: np.random.Generator) -> np.ndarray:
+    """Four tiles of the same names. Every other one runs backwards: an odd number of arms needs both directions."""
+    names = generator.permutation(arms)
+    one, two, three, four = (_tile(names, generator) for _ in range(4))
+    last = arms - 1
+    return np.concatenate([np.concatenate([one, last - two], axis=1), np.concatenate([last - three, four], axis=1)])
+
+
+def _tile(names: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """A cyclic Latin square of the sequence 0, 1, -1, 2, -2, ..., whose steps are all different.
+
+    Williams, Experimental designs balanced for the estimation of residual effects of treatments (1949).
+    """
+    arms = len(names)
+    by_round, by_step = generator.permutation(arms), generator.permutation(arms)
+    turn = np.arange(arms)
+    sequence = np.where(turn % 2, (turn + 1) // 2, -(turn // 2)) % arms
+    return np.argsort(sequence)[(names + by_round[:, None, None] + by_step[:, None]) % arms]
 
 
 def _run_round(arms: Sequence[Arm], order: np.ndarray, clock: Clock, on_step: Callable = lambda *_: None) -> np.ndarray:
@@ -82,7 +117,8 @@ def _run_round(arms: Sequence[Arm], order: np.ndarray, clock: Clock, on_step: Ca
     for step, places in enumerate(order):
         for arm in np.argsort(places):
             arms[arm].prepare(step)
-            seconds[step, arm], output = clock(partial(arms[arm].step, step))
+            taken, output = clock(partial(arms[arm].step, step))
+            seconds[step, arm] = taken / arms[arm].repeats
             on_step(step, int(arm), output)
             del output
     return seconds

@@ -16,7 +16,7 @@ class Samples:
     case: str
     workload: str
     context: int
-    digest: str  # of the requests and steps: equal digests were asked the same
+    digest: str  # of the requests
     scope: str
     arms: tuple[str, ...]  # the first is the baseline
     shortcut: tuple[bool, ...]  # [arm]: whether the arm has a path that may skip scoring
@@ -27,3 +27,4 @@ class Samples:
     scorable: np.ndarray  # int [step]: rows that scoring all would score
     started: float  # unix time of the first recorded round
     warmup_rounds: int  # rounds that ran before, not recorded; 0: the first round is cold
+    partial: bool = False  # measuring was cut short: whole rounds, but fewer than were asked for

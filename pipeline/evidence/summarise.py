@@ -47,14 +47,13 @@ def summarise(
         intervals = {name: interval for name, interval in bounds.items() if interval is not None}
         path = fast_path(samples, arm)
         arms[arm] = ArmSummary(arm, check, found.values, found.undefined | missing, path, comparisons, intervals)
-    measured = {name for held in figures.values() for name in held.per_round}
     return CaseSummary(
         case=case.name,
         workload=case.workload,
         context=case.context,
         digest=case.digest,
         scope=samples.scope,
-        primary=next(name for name in ("step", "tpot", "ttft") if name in measured or name == "ttft"),
+        primary=_primary(case.requests, samples.scope),
         arms=arms,
         requests=len(case.requests),
         steps=len(steps),
@@ -78,6 +77,12 @@ def fast_path(samples: Samples, arm: str) -> FastPath:
     )
 
 
+def _primary(requests: Sequence[Request], scope: str) -> str:
+    if scope != "stack":
+        return "step"
+    return "tpot" if any(request.output_len > 1 for request in requests) else "ttft"
+
+
 def _figures(requests: Sequence[Request], steps: Sequence[Step], scope: str, seconds: np.ndarray) -> _Figures:
     """seconds [round, step] of one arm."""
     if scope != "stack":
@@ -94,7 +99,7 @@ def _withheld(figures: Iterable[_Figures], check: Check) -> Metrics:
         for held in figures
         for key in (*held.metrics.values, *held.metrics.undefined, *(f"ratio_{name}" for name in held.per_round))
     ]
-    return Metrics({}, dict.fromkeys(keys, f"the arm failed its check: {check.detail}"))
+    return Metrics({}, dict.fromkeys(keys or ["metrics"], f"the arm failed its check: {check.detail}"))
 
 
 def _noise(

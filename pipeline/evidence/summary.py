@@ -11,7 +11,7 @@ class Check:
     error: float
     tolerance: float
     detail: str
-    ran: bool = True  # False: the arm raised, and has neither an error nor samples
+    ran: bool = True  # False: the arm raised, and has no error
 
 
 @dataclass(frozen=True)

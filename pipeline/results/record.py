@@ -26,7 +26,7 @@ from pipeline.evidence.summary import Summary
 from pipeline.results.benchmark import benchmarks
 from pipeline.results.files import read_json, replacing, write_json, write_text
 from pipeline.results.provenance import Provenance
-from pipeline.results.status import write_status
+from pipeline.results.status import close_dead, write_status
 from pipeline.schema import Config
 
 
@@ -44,8 +44,10 @@ class Run:
 
 
 def open_run(config: Config, provenance: Provenance) -> Run:
-    """Makes the folder. A relative output_dir counts from the launch directory."""
+    """Makes the folder, and closes runs of the study that died without a word. A relative output_dir counts from the
+    launch directory."""
     study = Path(provenance.launch_directory) / config.output_dir / config.name
+    close_dead(study)
     run = Run(_new_folder(study), config, provenance)
     write_status(run.folder, "running")
     write_text(run.folder / "config.yaml", config_yaml(config))

@@ -1,5 +1,7 @@
 """How a run ended, in the folder: running, finished, failed or killed."""
 
+import os
+import platform
 import signal
 import threading
 from collections.abc import Iterator
@@ -7,6 +9,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from pipeline.results.files import read_json, write_json
 
@@ -16,12 +19,45 @@ class Terminated(SystemExit):
 
 
 def write_status(folder: Path, status: str, reason: str | None = None) -> None:
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    write_json(folder / "status.json", {"status": status, "reason": reason, "utc": now})
+    """With the process that writes it: while a run is running, that is the one that would have to say otherwise."""
+    pid = os.getpid()
+    _write(folder, status, reason, {"host": platform.node(), "pid": pid, "started": process_start(pid)})
 
 
 def read_status(folder: Path) -> str:
     return read_json(folder / "status.json")["status"]
+
+
+def close_dead(study: Path) -> None:
+    """Runs of the study that say they are running but whose process is gone, as after SIGKILL, were killed.
+
+    Only runs of this machine, for of others nothing is known.
+    """
+    for file in sorted(study.glob("*/status.json")):
+        process = read_json(file).get("process")
+        # a run that ended between these two looks has said how
+        if _is_dead(process) and read_status(file.parent) == "running":
+            _write(file.parent, "killed", "found dead at the next start", process)
+
+
+def process_start(pid: int) -> int | None:
+    """Start of a living process, in clock ticks after boot: field 22 of /proc/PID/stat. None: dead, or a zombie."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
+def _is_dead(process: dict[str, Any] | None) -> bool:
+    if process is None or process["started"] is None or process["host"] != platform.node():
+        return False
+    return process_start(process["pid"]) != process["started"]
+
+
+def _write(folder: Path, status: str, reason: str | None, process: dict[str, Any]) -> None:
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    write_json(folder / "status.json", {"status": status, "reason": reason, "utc": now, "process": process})
 
 
 @contextmanager

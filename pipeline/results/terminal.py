@@ -53,6 +53,7 @@ def show(summary: Summary, config: Config, folder: Path, console: Console | None
         for arm in case.arms.values():
             if not arm.check.passed:
                 console.print(Text(f"{arm.arm} FAILED at {case.case}: {arm.check.detail}", "red"))
+    console.print(Text(_timed(summary, config), "dim"))
     console.print(Text(_legend(summary), "dim"))
     console.print(Text(summary.headline, "bold"))
     console.print(Text(f"\nreport   {folder / 'report.md'}\nsamples  {folder / 'samples.csv.gz'}"), soft_wrap=True)
@@ -82,6 +83,17 @@ def _cells(row: Row, wide: bool) -> list[Text]:
     texts = [Text(cell) for cell in cells + [row.throughput] * wide]
     texts[2].stylize(STYLES.get(row.verdict, "dim"))
     return texts
+
+
+def _timed(summary: Summary, config: Config) -> str:
+    engine, rounds = config.engine, [case.rounds for case in summary.cases]
+    asked, seconds = config.measure.rounds, config.measure.seconds
+    fewer = f", of {asked} that measure.seconds={seconds} has no time for" if seconds and min(rounds) < asked else ""
+    return (
+        f"Timed: {summary.scope}, layers {summary.layers} of {config.model.name}, tp {summary.tp}, {engine.dtype}, "
+        f"{engine.kv_layout}, on {engine.device}, graph {engine.graph}; {min(rounds)} to {max(rounds)} rounds a case"
+        f"{fewer}."
+    )
 
 
 def _legend(summary: Summary) -> str:

@@ -1,7 +1,8 @@
 """Requests -> steps: continuous batching, in the order in which vLLM's scheduler fills a step.
 
 Who takes part in a step must not depend on how fast an arm is. So arrivals are held against a nominal clock, on which
-a step costs STEP_SECONDS and each of its tokens TOKEN_SECONDS, about what a whole model takes on a GPU.
+a step costs STEP_SECONDS and each of its tokens TOKEN_SECONDS, about what a whole model takes on a GPU. Only the
+arrival that ends an idle gap makes that clock jump, so no other arrival falls into one.
 """
 
 from collections import deque
@@ -26,7 +27,6 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Step:
-    index: int
     time: float  # seconds on the nominal clock, at its start
     chunks: tuple[Chunk, ...]
 
@@ -37,10 +37,6 @@ class Step:
     @property
     def max_seq_len(self) -> int:
         return max(chunk.start + chunk.tokens for chunk in self.chunks)
-
-    @property
-    def is_decode(self) -> bool:
-        return all(chunk.tokens == 1 for chunk in self.chunks)
 
 
 @dataclass
@@ -94,7 +90,7 @@ def schedule(
             chunks.append(chunk)
             budget -= chunk.tokens
         assert chunks, "a prompt that is longer than max_num_batched_tokens needs chunked prefill"
-        steps.append(Step(len(steps), clock, tuple(chunks)))
+        steps.append(Step(clock, tuple(chunks)))
         clock += STEP_SECONDS + TOKEN_SECONDS * steps[-1].tokens
         for member, chunk in zip(running, chunks, strict=False):
             member.advance(chunk)

@@ -1,14 +1,17 @@
 """One layer and the oracle on the same weights."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
 
+from kernels.layouts import Cache
+from pipeline.door.stages import stages
 from pipeline.engine import weights
+from pipeline.engine.layer import LayerCaches
 from pipeline.engine.session import Fed, LayerSession
 from pipeline.schema import Config, Kind, Model
-from pipeline.stages import stages
 from tests.compose import config
 from tests.engine.oracle import Oracle, oracle
 
@@ -50,7 +53,9 @@ class Shape:
         made = self.config(variant, *more)
         arm = stages(made.arms["never"])
         tensors = tensors or self.tensors(made.model)
-        return LayerSession(made.model, made.engine, arm, self.kind, tensors, max_tokens, max_requests)
+        session = LayerSession(made.model, made.engine, arm, self.kind, tensors, max_tokens, max_requests)
+        poison(session.caches)
+        return session
 
     def oracle(self) -> Oracle:
         model = self.config("reference").model
@@ -59,6 +64,18 @@ class Shape:
     def hidden(self, tokens: int, seed: int = 0) -> Tensor:
         generator = torch.Generator().manual_seed(1000 * self.seed + seed)
         return torch.randn(tokens, self.config("reference").model.hidden, generator=generator)
+
+
+def caches_of(caches: LayerCaches) -> Iterator[tuple[str, Cache]]:
+    for field in fields(caches):
+        if (cache := getattr(caches, field.name)) is not None:
+            yield field.name, cache
+
+
+def poison(caches: LayerCaches) -> None:
+    """Every byte that nobody writes is part of a NaN."""
+    for _, cache in caches_of(caches):
+        cache.data.view(torch.uint8).fill_(0xFF)
 
 
 def fed_in(session: LayerSession, name: str, hidden: Tensor, sizes: list[int]) -> Fed:

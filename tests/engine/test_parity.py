@@ -87,10 +87,10 @@ def test_chunked_at_any_split(shape: Shape, cuts: set[int]):
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("shape", SHAPES[:3], ids=repr)
 def test_neighbours_and_their_order_do_not_matter(shape: Shape, variant: str):
-    lengths = {"a": 12, "b": 23, "c": 5, "d": 1}
+    lengths = {"a": 12, "b": 23, "c": 1}
     hidden = {name: shape.hidden(length, seed) for seed, (name, length) in enumerate(lengths.items())}
     truth = {name: shape.oracle()(states) for name, states in hidden.items()}
-    for order in list(permutations(lengths))[::5]:
+    for order in permutations(lengths):
         session = shape.session(variant)
         first = session.feed({name: hidden[name][:-1] for name in order if lengths[name] > 1}, padding=3)
         last = session.feed({name: hidden[name][-1:] for name in reversed(order)}, padding=2)

@@ -87,6 +87,17 @@ def test_a_file_with_the_checkpoints_names_is_read_by_layer(tmp_path):
     assert all(torch.equal(loaded[name], tensor) for name, tensor in layers[3].items())
 
 
+def test_only_the_names_that_are_asked_for_are_read(tmp_path):
+    eighth = torch.ones(1, 1).to(torch.float8_e4m3fn)
+    odd = {
+        name: torch.zeros(1) for name in ("layers", "layers.1", "layers.1.attn", "embed.weight", "q_norm", "wkv.scale")
+    }
+    save_file(odd | {"layers.1.attn.wq_a": eighth, "layers.1.attn.wq_a.scale": 2 * torch.ones(1, 1)}, tmp_path / "w")
+    loaded = weights.load(str(tmp_path / "w"), 1, {"wq_a", "q_norm"})
+    assert loaded.keys() == {"wq_a", "q_norm"} and loaded["wq_a"].item() == 2
+    assert weights.load(str(tmp_path / "w"), 1).keys() == {"wq_a", "q_norm", "embed"}
+
+
 def test_fp8_blocks_are_multiplied_by_their_scales(tmp_path):
     values = torch.randn(256, 130).to(torch.float8_e4m3fn)
     scales = torch.tensor([[0.5, 2.0], [4.0, 1.0]])

@@ -6,26 +6,30 @@ import pytest
 import torch
 
 from kernels.contracts import Scored
+from pipeline.door.stages import stages
 from pipeline.engine.bench import bench
 from pipeline.engine.stack import DTYPES, blueprint
 from pipeline.evidence.check import TOLERANCES, Checker, shortfall
-from pipeline.stages import stages
 from pipeline.work.schedule import schedule
 from pipeline.work.workload import cases
 from tests.compose import config
 
 
-def judged(engine: str, change=lambda stages: stages, *overrides: str):
-    made = config(
-        "+exp=short_ctx", "model=tiny", f"engine={engine}", "engine.device=cpu", "engine.dtype=fp32", *overrides
-    )
-    if engine == "default":
-        made = replace(made, engine=replace(made.engine, dtype="bf16"))
-    [case] = cases({"decode": replace(made.workloads["decode"], ladder=[40], boundary=None)}, made.model, 0)
+def judged(engine: str, *changes, layers: str = "csa", prompt: int | None = None, requests: int = 4, **more):
+    """Outcome of the last of several arms, each with its change; a decode, or a prefill."""
+    dtype = {"plain": "fp32", "default": "bf16"}[engine]
+    options = (f"engine={engine}", "engine.device=cpu", f"engine.dtype={dtype}", f"engine.layers={layers}")
+    made = config("+exp=short_ctx", "model=tiny", *options)
+    made = replace(made, engine=replace(made.engine, **more))
+    name, ladder = ("decode", [40]) if prompt is None else ("prefill", [prompt])
+    asked = replace(made.workloads[name], ladder=ladder, boundary=None, num_requests=requests)
+    [case] = cases({name: asked}, made.model, 0)
     stack = blueprint(made, case.context)
-    arm = change(stages(made.arms["never"]))
-    built = bench(made, case, schedule(case.requests, 64, 8192, True), stack, {"arm": arm}, stages(made.reference))
-    return Checker(built.reference, TOLERANCES[DTYPES[made.engine.dtype]])(built.arms[0])
+    arms = {f"arm{n}": change(stages(made.arms["never"])) for n, change in enumerate(changes or [lambda arm: arm])}
+    steps = schedule(case.requests, made.engine.max_num_seqs, made.engine.max_num_batched_tokens, True)
+    built = bench(made, case, steps, stack, arms, stages(made.reference))
+    checker = Checker(built.reference, TOLERANCES[DTYPES[made.engine.dtype]])
+    return [checker(arm) for arm in built.arms][-1]
 
 
 def with_part(part, wrapped):
@@ -124,6 +128,76 @@ WRONG = {
 def test_one_thing_wrong_is_seen(fault, engine):
     found = judged(engine, WRONG[fault])
     assert not found.passed, found.detail
+
+
+def one_entry_less(locate):
+    def located(*call):
+        slots, lengths = locate(*call)
+        last = (lengths - 1).clamp(min=0).long()[:, None]
+        return slots.scatter(1, last, -1), (lengths - 1).clamp(min=0)
+
+    return located
+
+
+def everything(locate):
+    """All visible entries, however many topk allows."""
+
+    def located(chosen, scored, rows, pages, ratio, width):
+        none = Scored(torch.empty(0, dtype=torch.int64))
+        return locate(None, none, rows, pages, ratio, int(rows.visible(ratio).max()))
+
+    return located
+
+
+def one_row_lost(emit):
+    return lambda *call: emit(*call).index_fill_(0, torch.tensor([777]), 0.0)
+
+
+@pytest.mark.parametrize("engine", ["plain", "default"])
+@pytest.mark.parametrize("locate", [next_request, one_entry_less])
+def test_an_hca_selection_is_checked(locate, engine):
+    assert judged(engine, layers="hca").passed
+    assert not judged(engine, with_part("locate", locate), layers="hca").passed
+
+
+def test_a_swa_layer_is_checked():
+    assert judged("default", layers="swa").passed
+    assert not judged("default", with_stage("attend", no_sink), layers="swa").passed
+
+
+def test_a_fault_in_any_layer_of_a_stack_is_seen():
+    assert judged("default", layers="4").passed
+    assert not judged("default", with_part("topk", one_short), layers="4").passed
+
+
+def test_more_than_topk_entries_are_a_fault():
+    assert not judged("plain", with_part("locate", everything)).passed
+
+
+@pytest.mark.parametrize("engine", ["plain", "default"])
+def test_one_lost_row_of_a_long_prefill_is_seen(engine):
+    assert judged(engine, prompt=1024, requests=1).passed
+    found = judged(engine, with_stage("emit", one_row_lost), prompt=1024, requests=1)
+    assert not found.passed
+    assert "row error" in found.detail
+
+
+def other_ties(topk):
+    """Of the two worst entries chosen, one replaced by the best left out: a selection unlike the first arm's."""
+
+    def chosen(scores, visible, k):
+        found = topk(scores, visible, k + 1)
+        return torch.cat((found[:, : k - 1], found[:, k:]), 1) if found.shape[1] > k else found
+
+    return chosen
+
+
+def test_pages_that_change_hands_do_not_fail_a_right_arm():
+    """Requests one after the other on the same pages; the wrong arm before must not colour what the next is held to."""
+    right, wrong = (lambda arm: arm), with_part("topk", other_ties)
+    found = judged("plain", wrong, right, prompt=60, requests=3, max_num_seqs=1, max_num_batched_tokens=16)
+    assert found.passed, found.detail
+    assert found.error < 1e-5
 
 
 def test_shortfall_is_how_far_a_better_entry_was_left_out():

@@ -1,15 +1,15 @@
 import numpy as np
 import pytest
 
-from pipeline.evidence.latency import latency, step_ends
-from pipeline.work.schedule import Chunk, Step, schedule
+from pipeline.evidence.latency import latency
+from pipeline.work.schedule import STEP_SECONDS, TOKEN_SECONDS, Chunk, Step, schedule
 from pipeline.work.workload import Request
 
 
 def steps_of(*steps):
-    """Each step: (request, tokens emitted) pairs."""
+    """Each step: (request, tokens emitted) pairs. Nominally a step takes a second."""
     return [
-        Step(number, 0.0, tuple(Chunk(request, 0, 1, emitted) for request, emitted in step))
+        Step(float(number), tuple(Chunk(request, 0, 1, emitted) for request, emitted in step))
         for number, step in enumerate(steps)
     ]
 
@@ -68,14 +68,57 @@ def test_chunked_prefill_brings_its_first_token_with_the_last_chunk():
     np.testing.assert_allclose(times.itl, [[8.0]])
 
 
-def test_a_step_waits_for_the_arrival_and_queueing_counts():
-    requests = [Request(0.0, 0, 1, 2), Request(5.0, 0, 1, 1), Request(5.0, 0, 1, 1)]
-    steps = steps_of([(0, 1)], [(0, 1)], [(1, 1)], [(2, 1)])
-    seconds = np.array([[1.0, 1.0, 2.0, 2.0], [4.0, 4.0, 2.0, 2.0]])
-    np.testing.assert_allclose(step_ends(requests, steps, seconds), [[1, 2, 7, 9], [4, 8, 10, 12]])
-    times = latency(requests, steps, seconds)
-    np.testing.assert_allclose(times.ttft, [[1, 2, 4], [4, 5, 7]])
-    np.testing.assert_allclose(times.duration, [9, 12])
+def test_an_arrival_keeps_its_fraction_of_the_step_and_queueing_counts():
+    requests = [Request(0.0, 0, 1, 2), Request(1.25, 0, 1, 1), Request(1.25, 0, 1, 1), Request(3.0, 0, 1, 1)]
+    steps = steps_of([(0, 1)], [(0, 1)], [(1, 1)], [(2, 1), (3, 1)])
+    times = latency(requests, steps, np.array([[1.0, 2.0, 4.0, 8.0], [4.0, 8.0, 2.0, 1.0]]))
+    np.testing.assert_allclose(times.ttft, [[1, 7 - 1.5, 15 - 1.5, 8], [4, 14 - 6, 15 - 6, 1]])
+    np.testing.assert_allclose(times.e2el, [[3, 5.5, 13.5, 8], [12, 8, 9, 1]])
+    np.testing.assert_allclose(times.duration, [15, 15])
+
+
+def test_no_step_waits_for_the_arrival_that_ends_an_idle_gap():
+    requests = [Request(0.0, 0, 4, 1), Request(9.0, 0, 4, 2)]
+    steps = schedule(requests, max_num_seqs=4, max_num_batched_tokens=64, chunked_prefill=True)
+    times = latency(requests, steps, np.array([[1.0, 2.0, 4.0], [20.0, 8.0, 1.0]]))
+    np.testing.assert_allclose(times.ttft, [[1, 2], [20, 8]])
+    np.testing.assert_allclose(times.e2el, [[1, 6], [20, 9]])
+    np.testing.assert_allclose(times.duration, [7, 29])
+
+
+def served(rate):
+    """48 requests that queue, overlap and leave gaps, and their steps."""
+    random = np.random.default_rng(4)
+    arrivals = np.cumsum(random.exponential(1 / rate, 48))
+    prompts, outputs = random.integers(1, 400, 48), random.integers(1, 12, 48)
+    requests = [Request(*asked) for asked in zip(arrivals - arrivals[0], [0] * 48, prompts, outputs, strict=True)]
+    return requests, schedule(requests, max_num_seqs=4, max_num_batched_tokens=256, chunked_prefill=True)
+
+
+@pytest.mark.parametrize("rate", [2.0, 16.0, 200.0])
+def test_an_arm_that_takes_the_nominal_time_has_the_nominal_latencies(rate):
+    requests, steps = served(rate)
+    nominal = np.array([[STEP_SECONDS + TOKEN_SECONDS * step.tokens for step in steps]])
+    times = latency(requests, steps, nominal)
+    for number, request in enumerate(requests):
+        emitting = [
+            step.time + seconds
+            for step, seconds in zip(steps, nominal[0], strict=True)
+            if any(chunk.request == number and chunk.emits for chunk in step.chunks)
+        ]
+        assert times.ttft[0, number] == pytest.approx(emitting[0] - request.arrival)
+        assert times.e2el[0, number] == pytest.approx(emitting[-1] - request.arrival)
+
+
+@pytest.mark.parametrize("rate", [2.0, 16.0, 200.0])
+@pytest.mark.parametrize("step_seconds", [1e-4, 1e-3, 0.02, 0.06, 5.0])
+def test_a_gain_in_every_step_is_that_gain_in_every_latency(step_seconds, rate):
+    requests, steps = served(rate)
+    seconds = step_seconds * np.random.default_rng(5).uniform(0.5, 2, (3, len(steps)))
+    baseline, faster = latency(requests, steps, seconds), latency(requests, steps, 0.9 * seconds)
+    for name in ("ttft", "tpot", "itl", "e2el", "duration"):
+        assert (getattr(baseline, name) > 0).all()
+        np.testing.assert_allclose(getattr(faster, name) / getattr(baseline, name), 0.9, rtol=1e-9)
 
 
 def test_a_request_without_a_token_has_failed():

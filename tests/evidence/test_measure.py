@@ -1,11 +1,11 @@
 import gc
 from dataclasses import dataclass, field
-from itertools import permutations
+from itertools import pairwise, permutations
 
 import numpy as np
 import pytest
 
-from pipeline.evidence.measure import measure, turns
+from pipeline.evidence.measure import Rounds, measure, turns
 
 
 @dataclass
@@ -28,6 +28,7 @@ class FakeArm:
     seconds: float
     compile_seconds: float = 0.0
     compiled: set = field(default_factory=set)
+    repeats: int = 1
 
     def prepare(self, step):
         self.machine.now += 100.0
@@ -46,8 +47,9 @@ class FakeArm:
 def run(names="ab", warmup_rounds=1, rounds=4, steps=3, seconds=None, **hooks):
     machine = FakeMachine()
     arms = [FakeArm(name, machine, 1.0 + number, 0.5) for number, name in enumerate(names)]
-    timing = measure(arms, steps, rounds, warmup_rounds, seconds, seed=5, clock=machine, **hooks)
-    return timing, machine, arms
+    recorded = hooks.pop("recorded", Rounds(steps, len(arms)))
+    measure(arms, recorded, rounds, warmup_rounds, seconds, seed=5, clock=machine, **hooks)
+    return recorded, machine, arms
 
 
 def test_each_call_gets_its_own_time_and_preparation_none():
@@ -56,10 +58,10 @@ def test_each_call_gets_its_own_time_and_preparation_none():
     np.testing.assert_allclose(timing.seconds, expected)
 
 
-def test_warm_up_runs_every_step_of_every_arm_and_is_counted():
+def test_warm_up_runs_every_step_of_every_arm_and_is_not_recorded():
     """failure case C06: the first use of each shape is slow"""
     warm, machine, _ = run(warmup_rounds=2)
-    assert warm.warmup_steps == 2 * 3 * 2
+    assert len(warm) == 4
     assert warm.seconds[0, :, 0].tolist() == [1.0, 2.0, 3.0]
     steps = [entry for entry in machine.log if entry[0] == "step"]
     assert len(steps) == (2 + 4) * 3 * 2
@@ -68,7 +70,6 @@ def test_warm_up_runs_every_step_of_every_arm_and_is_counted():
 
 def test_without_warm_up_the_first_round_is_cold():
     cold, _, _ = run(warmup_rounds=0)
-    assert cold.warmup_steps == 0
     np.testing.assert_allclose(cold.seconds[0, :, 0], [1.5, 2.5, 3.5])
     np.testing.assert_allclose(cold.seconds[1, :, 0], [1.0, 2.0, 3.0])
 
@@ -126,6 +127,33 @@ def test_every_arm_has_every_turn_equally_often(arms):
             assert (taken.sum(axis=1) == 2).all()
 
 
+def followers(order):
+    """[arm, arm]: how often the second ran right after the first, within a step."""
+    found = np.zeros((order.shape[-1],) * 2, int)
+    for places in order.reshape(-1, order.shape[-1]):
+        for before, after in pairwise(np.argsort(places)):
+            found[before, after] += 1
+    return found
+
+
+@pytest.mark.parametrize("arms", [2, 3, 4, 5, 6, 7])
+def test_every_arm_runs_after_every_other_equally_often(arms):
+    order = turns(4 * arms, 6 * arms, arms, seed=0)
+    others = 1 - np.eye(arms, dtype=int)
+    for round_order in order:
+        np.testing.assert_array_equal(followers(round_order), 6 * others)
+    for step in range(6 * arms):
+        np.testing.assert_array_equal(followers(order[:, step]), 4 * others)
+
+
+@pytest.mark.parametrize(("rounds", "steps", "arms"), [(20, 1, 3), (20, 2, 4), (40, 2, 5), (7, 16, 5)])
+def test_predecessors_are_shared_where_nothing_divides(rounds, steps, arms):
+    found = followers(turns(rounds, steps, arms, seed=1))[~np.eye(arms, dtype=bool)]
+    assert found.sum() == rounds * steps * (arms - 1)
+    assert found.min() >= 0.7 * rounds * steps / arms
+    assert found.max() <= 1.3 * rounds * steps / arms
+
+
 @pytest.mark.parametrize(("rounds", "steps", "arms"), [(7, 1, 3), (5, 2, 4), (20, 16, 5)])
 def test_first_turns_are_shared_where_nothing_divides(rounds, steps, arms):
     first = (turns(rounds, steps, arms, seed=1) == 0).sum(axis=(0, 1))
@@ -149,3 +177,37 @@ def test_no_round_begins_after_the_seconds_are_spent_but_an_interval_stays_possi
     assert seen[-1] == (21, 21)
     short, _, _ = run(rounds=20, seconds=0.1)
     assert len(short.seconds) == 5
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_whole_rounds_outlive_an_interruption(error):
+    def stop_in_third_round(number, step, arm, output):
+        if (number, step) == (2, 1):
+            raise error
+
+    recorded = Rounds(3, 2)
+    with pytest.raises(error):
+        run(recorded=recorded, on_step=stop_in_third_round)
+    whole, _, _ = run()
+    assert len(recorded) == 2 and recorded.started > 0
+    np.testing.assert_array_equal(recorded.seconds, whole.seconds[:2])
+    np.testing.assert_array_equal(recorded.order, whole.order[:2])
+
+
+def test_without_a_whole_round_the_shape_is_known():
+    recorded = Rounds(3, 2)
+    assert recorded.seconds.shape == recorded.order.shape == (0, 3, 2)
+    assert (recorded.seconds.dtype, recorded.order.dtype) == (float, int)
+
+
+def test_no_arm_is_a_mistake_of_the_caller():
+    with pytest.raises(AssertionError, match="no arm"):
+        turns(4, 3, 0, seed=0)
+
+
+def test_the_time_of_a_step_that_repeats_its_work_is_that_of_one():
+    machine = FakeMachine()
+    recorded = Rounds(1, 2)
+    arms = [FakeArm("a", machine, 1.0), FakeArm("b", machine, 1.0, repeats=20)]
+    measure(arms, recorded, 2, 0, None, seed=0, clock=machine)
+    np.testing.assert_allclose(recorded.seconds, [[[1.0, 0.05]], [[1.0, 0.05]]])

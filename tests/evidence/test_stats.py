@@ -2,9 +2,11 @@ import warnings
 
 import numpy as np
 import pytest
+from pydantic import TypeAdapter, ValidationError
 from scipy import stats as scipy_stats
 
 from pipeline.evidence.stats import (
+    MINIMUM_ROUNDS,
     Interval,
     Rule,
     expanded_confidence,
@@ -12,9 +14,19 @@ from pipeline.evidence.stats import (
     paired_interval,
     verdict,
 )
+from pipeline.schema import Measure
 
 RULE = Rule(margin=0.02, confidence=0.95, resamples=1000, seed=3)
 RUNS = 200
+MEASURE = {
+    "scope": "stack",
+    "rounds": 5,
+    "seconds": None,
+    "warmup_rounds": 1,
+    "control": True,
+    "margin": 0.02,
+    "confidence": 0.95,
+}
 
 
 def drifting_rounds(random, rounds, noise, effects):
@@ -136,3 +148,11 @@ def test_expanded_confidence_tends_to_the_plain_one():
     assert expanded_confidence(0.95, 100_000) == pytest.approx(0.95, abs=1e-4)
     z = scipy_stats.norm.ppf((1 + expanded_confidence(0.95, 5)) / 2)
     assert z == pytest.approx(2.7764 * np.sqrt(5 / 4), rel=1e-4)
+
+
+def test_the_fewest_resamples_reach_the_tails_of_the_fewest_rounds():
+    tail = (1 - expanded_confidence(0.95, MINIMUM_ROUNDS)) / 2
+    assert 0.0009 < tail < 0.001
+    with pytest.raises(ValidationError, match="greater than or equal to 1000"):
+        TypeAdapter(Measure).validate_python(MEASURE | {"resamples": RULE.resamples - 1})
+    assert TypeAdapter(Measure).validate_python(MEASURE | {"resamples": RULE.resamples}).resamples == 1000

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,7 @@ from pipeline.evidence.summary import Check, FastPath
 from pipeline.work.schedule import schedule
 from pipeline.work.workload import Case, Request
 
-RULE = Rule(margin=0.02, confidence=0.95, resamples=500, seed=0)
+RULE = Rule(margin=0.02, confidence=0.95, resamples=1000, seed=0)
 PASSED = Check(True, 1e-6, 1e-4, "output error 1e-06")
 FAILED = Check(False, 0.5, 1e-4, "output error 0.5 passes 0.0001")
 ARMS = ("never", "batch", "control")
@@ -164,3 +166,19 @@ def test_an_arm_that_could_not_run_is_told_and_the_others_keep_their_numbers():
     assert summary.arms["broken"].path == FastPath(0, 0, 0, 0, expected=False)
     assert summary.arms["batch"].metrics["mean_tpot_ms"] > 0
     assert summary.arms["batch"].undefined["ratio_tpot"] == "the baseline failed its check"
+
+
+@pytest.mark.parametrize(
+    ("scope", "output_len", "primary"), [("stack", 3, "tpot"), ("stack", 1, "ttft"), ("topk", 3, "step")]
+)
+def test_a_case_in_which_no_arm_could_run_keeps_its_metric(scope, output_len, primary):
+    case, steps, samples = decode(output_len=output_len, scope=scope, arms=("never", "batch"))
+    none = replace(
+        samples,
+        arms=(),
+        shortcut=(),
+        **{name: getattr(samples, name)[..., :0] for name in ("seconds", "order", "skipped")},
+    )
+    summary = summarise(case, steps, none, dict.fromkeys(ARMS, FAILED), RULE, "control")
+    assert summary.primary == primary
+    assert all((arm.metrics, arm.comparisons) == ({}, {}) for arm in summary.arms.values())

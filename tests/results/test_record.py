@@ -10,7 +10,7 @@ import pytest
 from cases import ARMS, config, provenance, samples, summary
 from omegaconf import OmegaConf
 
-from pipeline.config import from_yaml
+from pipeline.door.config import from_yaml
 from pipeline.evidence.samples import Samples
 from pipeline.results.files import replacing, write_json
 from pipeline.results.record import (
@@ -38,6 +38,18 @@ def test_the_folder_is_new_and_running(run, tmp_path):
     assert read_status(run.folder) == "running"
 
 
+def test_a_run_that_died_is_closed_when_the_next_of_its_study_opens(run, tmp_path):
+    told = json.loads((run.folder / "status.json").read_text())
+    second = open_run(config(), provenance(str(tmp_path)))
+    assert read_status(run.folder) == "running"
+    write_json(run.folder / "status.json", told | {"process": told["process"] | {"started": 1}})
+    elsewhere = open_run(replace(config(), name="other"), provenance(str(tmp_path)))
+    assert read_status(run.folder) == "running"
+    third = open_run(config(), provenance(str(tmp_path)))
+    assert read_status(run.folder) == "killed"
+    assert {read_status(each.folder) for each in (second, third, elsewhere)} == {"running"}
+
+
 def test_folders_never_collide(tmp_path, monkeypatch):
     stems = iter(["aaaaaa", "aaaaaa", "bbbbbb"])
     real = __import__("secrets").token_hex
@@ -57,7 +69,10 @@ def test_the_configuration_reads_back_equal(run):
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in CONF.glob("exp/*.yaml")))
-def test_again_runs_an_equal_configuration(name, tmp_path):
+def test_again_runs_an_equal_configuration(name, tmp_path, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)  # some experiments are for a GPU only
+    monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda including_emulation: True)
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda: "GPU")
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
         first = from_yaml(hydra.compose("config", [f"+exp={name}", "model=tiny", "seed=3", f"output_dir={tmp_path}"]))
         run = open_run(first, provenance(str(tmp_path)))

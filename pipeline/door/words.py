@@ -77,6 +77,11 @@ class Schema:
     def is_group(self, node: Node | None) -> bool:
         return node is not None and self._inner(node).get("type") == "object"
 
+    def keys_of_kinds(self) -> set[str]:
+        """The keys of all groups that come in several kinds."""
+        kinds = [node["properties"] for node in self._shared.values() if "kind" in node.get("properties", {})]
+        return set().union(*kinds)
+
     def _below(self, node: Node) -> Iterator[str]:
         """Dotted names of all keys further in: the first item stands for a list, NAME for the entries of a mapping."""
         for name, child in node.get("properties", {}).items():

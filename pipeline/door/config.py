@@ -8,8 +8,8 @@ from hydra.utils import to_absolute_path
 from omegaconf import DictConfig, OmegaConf
 from pydantic import TypeAdapter
 
-from pipeline import rules
-from pipeline.draft import Draft, draft
+from pipeline.door import rules
+from pipeline.door.draft import Draft, draft
 from pipeline.schema import Config, ConfigError, Engine, Measure, Model, Seed, Track, Variant, Workload
 from pipeline.work.workload import cases
 
@@ -17,10 +17,15 @@ SQLITE = "sqlite:///"
 
 
 def from_yaml(composed: DictConfig) -> Config:
-    """ConfigError with all faults. Relative paths count from the folder where the command was given."""
+    """ConfigError with all faults."""
     lines = list(faults(composed))
     if lines:
         raise ConfigError(lines)
+    return sound(composed)
+
+
+def sound(composed: DictConfig) -> Config:
+    """Of what has no faults. Relative paths count from the folder where the command was given."""
     config = TypeAdapter(Config).validate_python(OmegaConf.to_container(composed, resolve=True))
     return replace(
         config,
@@ -37,10 +42,9 @@ def faults(composed: DictConfig) -> Iterator[str]:
     model, engine = found.sound(Model, "model"), found.sound(Engine, "engine")
     yield from rules.experiment(model, engine, found.sound(Measure, "measure"))
     yield from _work_faults(found, model, engine)
-    yield from _place_faults(engine, found.sound(Track, "track"))
-    yield from _variant_faults(found, model)
-    if engine:
-        yield from _device_faults(engine)
+    yield from _track_faults(found.sound(Track, "track"))
+    yield from _weights_faults(model, engine)
+    yield from _kernel_faults(found, model, engine)
 
 
 def _work_faults(found: Draft, model: Model | None, engine: Engine | None) -> Iterator[str]:
@@ -58,33 +62,48 @@ def _work_faults(found: Draft, model: Model | None, engine: Engine | None) -> It
             yield from rules.unchunked(drawn, engine) if engine else ()
 
 
-def _place_faults(engine: Engine | None, track: Track | None) -> Iterator[str]:
-    if engine and engine.weights and not Path(to_absolute_path(engine.weights)).is_file():
+def _track_faults(track: Track | None) -> Iterator[str]:
+    if track and track.uri is not None and not track.uri.startswith(SQLITE):
+        yield (
+            f"track.uri={track.uri}: other trackers are not supported; allowed: {SQLITE}FILE, or null for mlflow.db in "
+            "output_dir"
+        )
+
+
+def _weights_faults(model: Model | None, engine: Engine | None) -> Iterator[str]:
+    if engine is None or engine.weights is None:
+        return
+    path = to_absolute_path(engine.weights)
+    if not Path(path).is_file():
         yield f"engine.weights={engine.weights}: no such file; give a safetensors file, or null to draw weights"
-    if track and track.uri is not None and not track.uri.startswith((SQLITE, "http://", "https://")):
-        yield f"track.uri={track.uri}: must begin with {SQLITE}, http:// or https://; null keeps it in output_dir"
+    elif model:
+        from pipeline.engine.stack import schedule  # imports torch
+        from pipeline.engine.weights import lacking
+
+        lines = lacking(path, model, schedule(model, engine))
+        try:
+            yield from (f"engine.weights={engine.weights}: {line}" for line in lines)
+        except ConfigError as error:
+            yield from error.lines
 
 
-def _variant_faults(found: Draft, model: Model | None) -> Iterator[str]:
-    from pipeline.variants import problems  # imports torch
+def _kernel_faults(found: Draft, model: Model | None, engine: Engine | None) -> Iterator[str]:
+    from pipeline.door.variants import problems  # imports torch
+    from pipeline.engine.device import resolved
 
+    device = None
+    try:
+        device = engine and resolved(engine).device
+    except ValueError as error:
+        yield str(error)
     arms, reference = found.entries(Variant, "arms"), found.sound(Variant, "reference")
     if "control" in arms:
         yield "arms.control: the name belongs to the baseline's repetition (measure.control); give this arm another"
     for name, variant in arms.items():
-        yield from problems(variant, model, f"arms.{name}")
+        yield from problems(variant, model, f"arms.{name}", device)
     if reference:
-        yield from problems(reference, model, "reference")
-
-
-def _device_faults(engine: Engine) -> Iterator[str]:
-    from pipeline.engine.device import resolved  # imports torch
-
-    try:
-        resolved(engine)
-    except ValueError as error:
-        yield str(error)
+        yield from problems(reference, model, "reference", device)
 
 
 def _absolute_uri(uri: str) -> str:
-    return SQLITE + to_absolute_path(uri.removeprefix(SQLITE)) if uri.startswith(SQLITE) else uri
+    return SQLITE + to_absolute_path(uri.removeprefix(SQLITE))

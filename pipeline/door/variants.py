@@ -12,8 +12,8 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic import Field as Bounds
 
 from kernels import contracts
+from pipeline.door.words import Schema, nearest, shown
 from pipeline.schema import ConfigError, Knobs, Model, Variant
-from pipeline.words import Schema, nearest, shown
 
 CONTRACTS = {
     "ingest": contracts.Ingest,
@@ -42,8 +42,11 @@ def build(knobs: Knobs, where: str) -> Any:
         raise ConfigError([f"{where}={shown(values)}: {error}"]) from error
 
 
-def problems(variant: Variant, model: Model | None, where: str) -> Iterator[str]:
-    """A line for each stage that cannot be built, breaks its contract, or refuses the model (where there is one)."""
+def problems(variant: Variant, model: Model | None, where: str, device: str | None) -> Iterator[str]:
+    """A line for each stage that cannot be built, breaks its contract, or refuses the model or the device.
+
+    `device`: cpu or cuda. A class that runs on one of them only says so: `device: ClassVar[str] = "cuda"`.
+    """
     for stage, contract in CONTRACTS.items():
         knobs, place = attrgetter(stage)(variant), f"{where}.{stage}"
         try:
@@ -54,7 +57,12 @@ def problems(variant: Variant, model: Model | None, where: str) -> Iterator[str]
         takes, needed = _parameters(type(made)), _parameters(contract)
         if takes != needed:
             yield f"{_named(knobs, place)}: takes ({takes}), {stage} is called with ({needed}); name another class"
-        elif refusal := model and hasattr(made, "refuses") and made.refuses(model):
+            continue
+        only = getattr(made, "device", device)
+        if device and only != device:
+            remedy = "choose another variant or a machine with a GPU" if only == "cuda" else f"use engine.device={only}"
+            yield f"{_named(knobs, place)}: runs on {only} only, engine.device is {device} here; {remedy}"
+        if refusal := model and hasattr(made, "refuses") and made.refuses(model):
             yield f"{_named(knobs, place)}: refuses model {model.name}: {refusal}"
 
 

@@ -11,12 +11,13 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType
 from hydra.errors import HydraException, MissingConfigException
+from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from pipeline.words import nearest, shown
+from pipeline.door.words import nearest, shown
 
-CONF = Path(__file__).resolve().parents[1] / "conf"
+CONF = Path(__file__).resolve().parents[2] / "conf"
 REFUSALS = (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError, TypeError)
 
 
@@ -50,17 +51,27 @@ class CommandLine:
 
     def compose(self, job: Sequence[str]) -> tuple[DictConfig | None, list[str]]:
         """The config of a job, without the overrides that Hydra refuses, and a line on each of those."""
-        added = ",".join(f"file://{folder}" for folder in self.folders if folder != CONF)
         left, lines = list(job), []
         while True:
             try:
-                return hydra.compose("config", [*left, f"hydra.searchpath=[{added}]"]), lines
+                return hydra.compose("config", [*left, self._searchpath()]), lines
             except REFUSALS as error:
                 refused = next((text for text in left if _blames(error, text)), None)
                 lines.append(_refusal(error, refused))
                 if refused is None:
                     return None, lines
                 left.remove(refused)
+
+    def files(self, job: Sequence[str]) -> list[Path]:
+        """What a job that can be composed is composed of."""
+        loader = GlobalHydra.instance().config_loader()
+        chosen = loader.compute_defaults_list("config", [*job, self._searchpath()], RunMode.RUN).defaults
+        places = [[folder / f"{config.config_path}.yaml" for folder in self.folders] for config in chosen]
+        first = [next(filter(Path.is_file, paths), None) for paths in places]
+        return [path for path in dict.fromkeys(first) if path]
+
+    def _searchpath(self) -> str:
+        return f"hydra.searchpath=[{','.join(f'file://{folder}' for folder in self.folders if folder != CONF)}]"
 
     def _fault(self, text: str) -> str | None:
         try:

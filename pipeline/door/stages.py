@@ -1,9 +1,9 @@
 """A variant's YAML -> the stages that an arm runs."""
 
+from pipeline.door.variants import build
 from pipeline.engine.layer import Stages
 from pipeline.engine.select import Select
 from pipeline.schema import Variant
-from pipeline.variants import build
 
 
 def stages(variant: Variant, where: str = "variant") -> Stages:

@@ -9,8 +9,8 @@ from omegaconf import Container, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import TypeAdapter, ValidationError
 
+from pipeline.door.words import Place, Schema, meant, nearest, shown
 from pipeline.schema import Config
-from pipeline.words import Place, Schema, meant, nearest, shown
 
 Location = tuple[str | int, ...]
 GROUP_OF_ENTRIES = {"arms": "variant", "workloads": "workload"}
@@ -97,7 +97,10 @@ def _schema_lines(errors: list[Any], data: dict[str, Any], schema: Schema) -> It
     missing = [error["loc"] for error in errors if error["type"] == "missing" and error["loc"] not in misspelt]
     for _, locations in groupby(missing, lambda location: location[:-1]):
         yield _missing_line([schema.place(location, data) for location in locations], schema)
-    told = set()
+    merged = [error["loc"] for error in errors if _of_another_kind(error, data, schema)]
+    for group, locations in groupby(merged, lambda location: location[:-1]):
+        yield _merged_line(group, [location[-1] for location in locations], data, schema)
+    told = {schema.place(location, data).path for location in merged}
     for error in errors:
         place = schema.place(error["loc"], data)
         if error["type"] != "missing" and place.path not in told:
@@ -111,6 +114,23 @@ def _missing_line(places: list[Place], schema: Schema) -> str:
         return f"{places[0].path} is missing: give {schema.allowed(places[0].node)}"
     parent, names = places[0].path.rpartition(".")[0], [place.path.rpartition(".")[2] for place in places]
     return f"{parent or 'the config'} lacks {', '.join(names)}: give them, or choose an option that has them"
+
+
+def _of_another_kind(error: Any, data: dict[str, Any], schema: Schema) -> bool:
+    if error["type"] != "unexpected_keyword_argument" or error["loc"][-1] not in schema.keys_of_kinds():
+        return False
+    return "kind" in schema.place(error["loc"], data).names
+
+
+def _merged_line(group: Location, names: list[str], data: dict[str, Any], schema: Schema) -> str:
+    """On what a group keeps of the kind that it was before an override."""
+    place = schema.place(group, data)
+    item = max(number for number, step in enumerate(group) if isinstance(step, int))
+    whole = schema.place(group[:item], data).path
+    return (
+        f"{place.path}: kind {place.value['kind']} has no {', '.join(names)}; an override is merged into the group "
+        f"that is there: write the whole list, '{whole}=[{{...}}]'"
+    )
 
 
 def _line(error: Any, place: Place, schema: Schema) -> str:

@@ -1,0 +1,91 @@
+"""Captured on one step, replayed on others: a graph must give what eager execution gives, whatever the lengths."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from kernels.contracts import Scored
+from pipeline.door.stages import stages
+from pipeline.engine.arm import StackArm
+from pipeline.engine.bench import bench
+from pipeline.engine.graph import GraphArm
+from pipeline.engine.stack import blueprint
+from pipeline.evidence.check import TOLERANCES, Checker
+from pipeline.work.schedule import schedule
+from pipeline.work.workload import cases
+from tests.compose import CONF, config
+
+VARIANTS = sorted(path.stem for path in (CONF / "variant").glob("triton*.yaml"))
+UNEVEN = "workloads.decode.mix=[{cached_len: all, output_len: 6, prompt_len: [3, 900, 2046, 6000, 2049]}]"
+KINDS = ("swa", "csa", "hca", "3")
+
+
+def built(kind: str, variant: str, change=lambda arm: arm):
+    made = config(
+        "+exp=short_ctx",
+        f"variant@arms.never={variant}",
+        f"engine.layers={kind}",
+        "engine.device=cuda",
+        "engine.dtype=bf16",
+        "engine.graph=full",
+        "workloads.decode.num_requests=5",
+        "workloads.decode.ladder=null",
+        "workloads.decode.boundary=null",
+        UNEVEN,
+    )
+    [case] = cases({"decode": made.workloads["decode"]}, made.model, 0)
+    stack = blueprint(made, case.context)
+    steps = schedule(case.requests, 64, 8192, True)
+    arms = {"arm": change(stages(made.arms["never"]))}
+    return bench(made, case, steps, stack, arms, stages(made.reference)), stack
+
+
+def eager_of(arm: GraphArm) -> StackArm:
+    return StackArm("eager", arm.blueprint, arm.stages, arm.plan, arm.hidden, arm.engine, arm.seed)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_replayed_in_any_order_equals_eager(variant, kind):
+    lab, stack = built(kind, variant)
+    [arm] = lab.arms
+    eager = eager_of(arm)
+    steps = range(len(arm.plan.inputs))
+    expected = []
+    for step in steps:
+        eager.prepare(step)
+        expected.append([output.y.clone() for output in eager.step(step)])
+    for _ in range(2):
+        for step in steps:
+            arm.prepare(step)
+            for output, right in zip(arm.step(step), expected[step], strict=True):
+                assert relative(output.y, right) < 2e-3
+    found = Checker(lab.reference, TOLERANCES[stack.dtype])(arm)
+    assert found.passed, found.detail
+
+
+def relative(actual: torch.Tensor, expected: torch.Tensor) -> float:
+    return float((actual.float() - expected.float()).norm() / expected.float().norm())
+
+
+class BakedIn:
+    """The fault of vLLM #52492: the decision of the first step is taken for all."""
+
+    def __init__(self, shortcut):
+        self.shortcut = shortcut
+        self.decision: Scored | None = None
+
+    def __call__(self, batch, ratio, topk):
+        self.decision = self.decision or self.shortcut(replace(batch, max_seq_len=ratio), ratio, topk)
+        return self.decision
+
+
+@pytest.mark.parametrize("variant", [name for name in VARIANTS if "batch" in name])
+def test_a_decision_baked_into_the_graph_is_caught(variant):
+    def baked(arm):
+        return replace(arm, select=replace(arm.select, shortcut=BakedIn(arm.select.shortcut)))
+
+    lab, stack = built("csa", variant, baked)
+    found = Checker(lab.reference, TOLERANCES[stack.dtype])(lab.arms[0])
+    assert not found.passed

@@ -1,0 +1,46 @@
+from itertools import pairwise
+
+import pytest
+from kernel_cases import assert_near
+from suites import suite
+
+from kernels.compress.fused import Compress
+
+KNOBS = {"fine": Compress(), "coarse": Compress(coarse_from=1, rows=2), "split": Compress(tile=64, coarse_from=1)}
+STAGE = suite("compress", **KNOBS)
+CASES = [case for case in STAGE.CASES if case.nope < 448 and case.ratio < 128]
+LONG = STAGE.Case(ratio=128, windows=1, lengths=(130,), nope=8, page_size=2, state_page_size=8)
+
+
+@pytest.mark.parametrize("name", KNOBS)
+@pytest.mark.parametrize("case", [*CASES, LONG], ids=repr)
+def test_equals_the_formula_over_the_whole_sequence(name, case):
+    STAGE.test_equals_the_formula_over_the_whole_sequence(name, case, "cpu")
+
+
+@pytest.mark.parametrize("name", KNOBS)
+@pytest.mark.parametrize("ratio", [1, 3, 4])
+@pytest.mark.parametrize("splits", [(1, 4), (3, 5), (8, 13)], ids=repr)
+def test_chunks(name, ratio, splits):
+    sequences = STAGE.Sequences(STAGE.Case(lengths=(14,), ratio=ratio), "cpu")
+    for start, stop in pairwise((0, *splits, 14)):
+        sequences.feed(KNOBS[name], [(start, stop)], padding=1)
+    assert_near(sequences.entries(0), STAGE.formula(sequences.case, 0), 5e-6)
+
+
+@pytest.mark.parametrize("name", KNOBS)
+def test_one_token_at_a_time_equals_one_pass(name):
+    STAGE.test_one_token_at_a_time_equals_one_pass(name, "cpu")
+
+
+@pytest.mark.parametrize("name", KNOBS)
+def test_inert_rows(name):
+    STAGE.test_padded_rows_write_nothing(name, "fp32", "cpu")
+    STAGE.test_open_windows_leave_the_cache_alone(name, "cpu")
+    STAGE.test_no_tokens(name, "cpu")
+
+
+@pytest.mark.parametrize("name", KNOBS)
+def test_streams_and_state(name):
+    STAGE.test_two_streams_share_the_pages(name, "cpu")
+    STAGE.test_stored_scores_carry_the_ape_of_their_position(name, "cpu")
