@@ -1,6 +1,7 @@
 PYTHON ?= python3
 EXP ?= short_ctx
 ARGS ?=
+PORT ?= 5000
 BIN := .venv/bin
 READY := .venv/.ready
 APART := tests/gpu tests/compile tests/interpret # one process a folder: Triton interprets or compiles, never both
@@ -14,7 +15,8 @@ help: ## list the targets
 setup: $(READY) ## create .venv and install everything (4 minutes, 3 GB)
 
 $(READY): pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv
+	@echo "installing into .venv, about 4 minutes"
+	@$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt triton --editable '.[dev]'
 	touch $(READY)
@@ -43,7 +45,8 @@ format: $(READY) ## apply style and format
 	$(BIN)/ruff format .
 
 ui: $(READY) ## open MLflow on the results (choose "Model training" in its menu)
-	MLFLOW_DISABLE_TELEMETRY=true $(BIN)/mlflow ui --backend-store-uri sqlite:///$(CURDIR)/outputs/mlflow.db
+	MLFLOW_DISABLE_TELEMETRY=true MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false $(BIN)/mlflow ui --workers 1 \
+		--port $(PORT) --backend-store-uri sqlite:///$(CURDIR)/outputs/mlflow.db
 
 clean: ## remove the environment and caches, never outputs/
 	rm -rf .venv .pytest_cache .ruff_cache *.egg-info

@@ -29,6 +29,7 @@ def main() -> None:
     try:
         sys.exit(_main())
     except KeyboardInterrupt:
+        _told(["stopped: whole rounds that were measured are in the folder of the run"])
         sys.exit(INTERRUPTED)
 
 

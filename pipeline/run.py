@@ -48,6 +48,11 @@ def run(config: Config, overrides: Sequence[str] = ()) -> Outcome:
     record = open_run(config, capture(Gpu(machine.gpu, machine.driver) if machine.gpu else None, overrides))
     with closing(record.folder):
         found = []
+        print(
+            f"{config.name}: {len(drawn)} cases x {len(arms)} arms, layers {described(config.model, engine)} of "
+            f"{config.model.name} on {engine.device}, writing to {record.folder}",
+            flush=True,
+        )
         with terminal.progress() as advance:
             for case in drawn:
                 steps = schedule(
@@ -121,5 +126,5 @@ def _tracked(record: Run, summary: Summary) -> bool:
     except TrackError as error:
         print(error, file=sys.stderr)
         return False
-    print(f"mlflow   make ui, then {tracked.page}")
+    print(f"mlflow   make ui, then http://127.0.0.1:5000/{tracked.page}")
     return True

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 
+import torch
 from hydra import compose, initialize_config_dir
 from torch import Tensor
 
 from pipeline.door.commandline import CONF
 from pipeline.door.config import from_yaml
 from pipeline.door.stages import stages
+from pipeline.engine import weights
 from pipeline.engine.device import resolved
 from pipeline.engine.session import LayerSession
 from pipeline.schema import Kind
@@ -15,7 +17,7 @@ from pipeline.schema import Kind
 
 def open_layer(
     kind: Kind,
-    tensors: Mapping[str, Tensor],
+    tensors: Mapping[str, Tensor] | None,
     *overrides: str,
     variant: str = "reference",
     max_tokens: int = 4096,
@@ -23,10 +25,14 @@ def open_layer(
 ) -> LayerSession:
     """A layer of `kind` on full-size tensors under the checkpoint's names, run by a variant of conf/variant.
 
+    None draws them from the seed.
+
     Overrides are those of the command line, such as model=tiny or engine=plain. ConfigError names what is wrong with
     them or with the tensors.
     """
     with initialize_config_dir(str(CONF), version_base="1.3"):
         config = from_yaml(compose("config", ["+exp=short_ctx", f"variant@arms.never={variant}", *overrides]))
     engine, arm = resolved(config.engine), stages(config.arms["never"])
+    if tensors is None:
+        tensors = weights.draw(config.model, kind, 1, config.seed, torch.device("cpu"))
     return LayerSession(config.model, engine, arm, kind, tensors, max_tokens, max_requests)

@@ -46,5 +46,5 @@ def _cpu_multiplies_bf16() -> bool:
 def _driver() -> str | None:
     """As the NVIDIA kernel module tells it."""
     told = Path("/proc/driver/nvidia/version")
-    found = re.search(r"Kernel Module\D*([\d.]+)", told.read_text()) if told.exists() else None
+    found = re.search(r"Kernel Module.*?(\d{3,}\.[\d.]+)", told.read_text()) if told.exists() else None
     return found[1] if found else None

@@ -111,6 +111,7 @@ class GraphArm(StackArm):
         captured.x.zero_()[: len(self.hidden[step])] = self.hidden[step]
 
 
+@dataclass
 class GraphStageArm(StageArm):
     """A stage alone, `repeats` calls in one graph: a launch costs as much as a small kernel runs.
 
@@ -118,9 +119,7 @@ class GraphStageArm(StageArm):
     """
 
     repeats = 20
-
-    def __post_init__(self) -> None:
-        self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
+    _graphs: dict[int, torch.cuda.CUDAGraph] = field(default_factory=dict)
 
     def prepare(self, step: int) -> None:
         if step in self._graphs:

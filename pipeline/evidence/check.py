@@ -35,7 +35,7 @@ class Errors:
     def beyond(self, allowed: "Errors") -> list[str]:
         """What is not within its tolerance; NaN never is."""
         return [
-            f"{name} error {found:.2g} passes {getattr(allowed, name):g}"
+            f"{name} error {found:.2g} exceeds the tolerance {getattr(allowed, name):g}"
             for name, found in vars(self).items()
             if not found <= getattr(allowed, name)
         ]

@@ -40,8 +40,10 @@ def examine(
 
     `keep` gets the samples as soon as they are taken, also those of a case that is cut short.
     """
-    built, asked = bench(config, case, steps, stack, arms, reference), config.measure
-    total = len(built.arms) + asked.warmup_rounds + asked.rounds
+    asked = config.measure
+    total = len(arms) + asked.warmup_rounds + asked.rounds
+    on_progress(0, total)
+    built = bench(config, case, steps, stack, arms, reference)
     checker = Checker(built.reference, TOLERANCES[stack.dtype])
     checks = {}
     for arm in built.arms:

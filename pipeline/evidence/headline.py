@@ -24,7 +24,7 @@ def _unused(cases: Sequence[CaseSummary], arm: str) -> list[str]:
     paths = [case.arms[arm].path for case in cases]
     if not any(path.expected for path in paths) or any(path.skipped_rows for path in paths):
         return []
-    return [f"the fast path of {arm} NEVER FIRED, in none of {_count(len(cases), 'case')}"]
+    return [f"the fast path of {arm} NEVER FIRED in {_count(len(cases), 'case')}"]
 
 
 def _used(cases: Sequence[CaseSummary], arm: str) -> list[str]:

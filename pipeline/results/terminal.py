@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table as Grid
 from rich.text import Text
 
@@ -16,6 +16,7 @@ from pipeline.schema import Config
 
 STYLES = {"FASTER": "bold green", "SLOWER": "bold red", "FAILED": "bold white on red", "UNDECIDED": "yellow"}
 NARROW = 80  # columns below which an interval goes under its ratio
+NOISY = 0.1  # of the noise floor
 WIDE = 110  # columns from which the throughput and the error fit as well
 
 OnProgress = Callable[[str, int, int], None]  # phase, done, total
@@ -29,7 +30,6 @@ def progress(console: Console | None = None) -> Iterator[OnProgress]:
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        TimeRemainingColumn(),
         console=console or Console(stderr=True),
         auto_refresh=False,
     )
@@ -55,7 +55,7 @@ def show(summary: Summary, config: Config, folder: Path, console: Console | None
                 console.print(Text(f"{arm.arm} FAILED at {case.case}: {arm.check.detail}", "red"))
     console.print(Text(_timed(summary, config), "dim"))
     console.print(Text(_legend(summary), "dim"))
-    console.print(Text(summary.headline, "bold"))
+    console.print(Text(f"\n{lines(summary.headline)}", "bold"))
     console.print(Text(f"\nreport   {folder / 'report.md'}\nsamples  {folder / 'samples.csv.gz'}"), soft_wrap=True)
 
 
@@ -85,6 +85,11 @@ def _cells(row: Row, wide: bool) -> list[Text]:
     return texts
 
 
+def lines(headline: str) -> str:
+    """The clauses of a headline, each on its own line."""
+    return headline.removesuffix(".").replace("; ", "\n")
+
+
 def _timed(summary: Summary, config: Config) -> str:
     engine, rounds = config.engine, [case.rounds for case in summary.cases]
     asked, seconds = config.measure.rounds, config.measure.seconds
@@ -98,4 +103,18 @@ def _timed(summary: Summary, config: Config) -> str:
 
 def _legend(summary: Summary) -> str:
     control = f"{summary.control}: {summary.baseline} again, ± is the noise floor. " if summary.control else ""
-    return f"{control}Ratio: time over that of {summary.baseline}. Skipped: steps that skipped scoring, share of rows."
+    return (
+        f"{control}Times: mean. Ratio: geometric mean over rounds of the time over that of {summary.baseline}. "
+        f"Skipped: steps that skipped scoring, share of rows.{_disturbed(summary)}"
+    )
+
+
+def _disturbed(summary: Summary) -> str:
+    found = [arm.comparisons for case in summary.cases for name, arm in case.arms.items() if name == summary.control]
+    noise = max((one.noise or 0.0 for comparisons in found for one in comparisons.values()), default=0.0)
+    if noise < NOISY:
+        return ""
+    return (
+        f"\nThe noise floor reaches {noise:.0%}: something else uses this machine. Stop it, or give every case more "
+        "rounds with measure.seconds=60 measure.rounds=100."
+    )
