@@ -180,7 +180,6 @@ BAD_INPUT = [
     (
         [SHORT, "engine.device=cpu", "engine.graph=full", "measure.scope=attend"],
         [
-            ("measure.scope=attend", "eagerly", "engine.graph=full", "use measure.scope=stack or engine.graph=off"),
             ("engine.graph=full", "engine.device is cpu here", "use engine.graph=off"),
         ],
     ),
