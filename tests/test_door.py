@@ -195,7 +195,7 @@ BAD_INPUT = [
     ([SHORT, "model.rope_theta=1"], [("model.rope_theta=1.0", "above 1")]),
     ([SHORT, "model.yarn.beta_slow=40"], [("model.yarn.beta_slow=40.0", "model.yarn.beta_fast=32.0")]),
     ([SHORT, "measure.scope=topk", "engine.layers=hca"], [("measure.scope=topk", "engine.layers=hca", "csa")]),
-    ([SHORT, "engine.chunked_prefill=false", "engine.max_num_batched_tokens=512"], [("prefill-1024", "=512")]),
+    ([SHORT, "engine.chunked_prefill=false", "engine.max_num_batched_tokens=256"], [("prefill-512", "=256")]),
     ([SHORT, "+variant@arms.control=row"], [("arms.control", "measure.control")]),
     ([SHORT, "engine.weights=gone.safetensors"], [("engine.weights=gone.safetensors", "no such file")]),
     ([SHORT, "track.uri=file:///x"], [("track.uri=file:///x", "sqlite:///FILE, or null")]),

@@ -93,7 +93,7 @@ def lines(headline: str) -> str:
 def _timed(summary: Summary, config: Config) -> str:
     engine, rounds = config.engine, [case.rounds for case in summary.cases]
     asked, seconds = config.measure.rounds, config.measure.seconds
-    fewer = f", of {asked} that measure.seconds={seconds} has no time for" if seconds and min(rounds) < asked else ""
+    fewer = f" (measure.seconds={seconds} leaves no time for {asked})" if seconds and min(rounds) < asked else ""
     return (
         f"Timed: {summary.scope}, layers {summary.layers} of {config.model.name}, tp {summary.tp}, {engine.dtype}, "
         f"{engine.kv_layout}, on {engine.device}, graph {engine.graph}; {min(rounds)} to {max(rounds)} rounds a case"

@@ -1,5 +1,6 @@
 """One Flash layer at full dimensions in plain torch: how fast it is here, and that its outputs keep their size."""
 
+import os
 import time
 from dataclasses import replace
 
@@ -12,6 +13,13 @@ from tests.engine.arms import arm_on, asked
 FLASH = ("model=v4_flash", "engine=default", "engine.device=cpu")
 DTYPE = resolved(replace(arm_on([asked(0, 1)]).engine, device="cpu", dtype="auto")).dtype
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def all_cores():
+    torch.set_num_threads(os.cpu_count() or 1)
+    yield
+    torch.set_num_threads(1)
 
 
 def seconds(arm, step: int, times: int) -> float:
