@@ -45,7 +45,12 @@ def run(config: Config, overrides: Sequence[str] = ()) -> Outcome:
     stack = blueprint(config, max(case.context for case in drawn))
     rule = Rule(config.measure.margin, config.measure.confidence, config.measure.resamples, config.seed)
     _reach_tracker(config)
-    record = open_run(config, capture(Gpu(machine.gpu, machine.driver) if machine.gpu else None, overrides))
+    try:
+        record = open_run(config, capture(Gpu(machine.gpu, machine.driver) if machine.gpu else None, overrides))
+    except OSError as error:
+        raise ConfigError(
+            [f"output_dir={config.output_dir}: no folder can be made there for {config.name}: {error}"]
+        ) from error
     with closing(record.folder):
         found = []
         print(

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 
@@ -60,6 +62,10 @@ def cases(workloads: Mapping[str, Workload], model: Model, seed: int) -> list[Ca
                 break
             longest = max(request.context for request in requests)
             drawn.append(Case(title, name, context or longest, requests, _digest(requests)))
+    titles = Counter(case.name for case in drawn)
+    faults += [
+        f"workloads: {count} cases are called {title}; rename one" for title, count in titles.items() if count > 1
+    ]
     if faults:
         raise ConfigError(faults)
     return drawn
@@ -122,12 +128,14 @@ def _arrivals(workload: Workload, random: np.random.Generator) -> np.ndarray:
     arrival, count = workload.arrival, workload.num_requests
     if arrival.rate is None:
         return np.zeros(count)
-    gaps = random.gamma(arrival.burstiness, 1 / (arrival.rate * arrival.burstiness), count)
-    return np.cumsum(gaps) - gaps[0]
+    with np.errstate(all="ignore"):  # what is beyond numbers is a fault of the requests
+        gaps = random.gamma(arrival.burstiness, 1 / arrival.rate / arrival.burstiness, count)
+        return np.cumsum(gaps) - gaps[0]
 
 
 def _fault(where: str, title: str, requests: tuple[Request, ...]) -> str | None:
     rules = [
+        ("an arrival that is a number", "raise arrival.rate or burstiness", lambda it: math.isfinite(it.arrival)),
         ("a prompt of at least 1 token", "raise the context or prompt_len", lambda asked: asked.prompt_len >= 1),
         ("cached_len below prompt_len", "lower cached_len", lambda asked: asked.cached_len < asked.prompt_len),
         (f"at most {MAX_TOKENS} tokens", "lower prompt_len or output_len", lambda asked: asked.context <= MAX_TOKENS),

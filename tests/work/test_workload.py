@@ -187,3 +187,19 @@ def test_faults_of_all_workloads_are_told_together():
     with pytest.raises(ConfigError) as caught:
         cases({"a": bad, "b": bad}, MODEL, 0)
     assert [line.split(":")[0] for line in caught.value.lines] == ["workloads.a", "workloads.b"]
+
+
+def test_two_cases_of_one_name_would_share_a_file():
+    asked = {
+        "decode": workload({"output_len": 2, "cached_len": "all"}, ladder=[64]),
+        "decode-64": workload({"output_len": 2, "prompt_len": 63}),
+    }
+    with pytest.raises(ConfigError, match="2 cases are called decode-64; rename one"):
+        cases(asked, MODEL, 0)
+
+
+@pytest.mark.parametrize(("rate", "burstiness"), [(1e-200, 1e-200), (1e-305, 1e-10)])
+def test_an_arrival_beyond_numbers_is_refused(rate, burstiness):
+    asked = {"serve": workload({"output_len": 2, "prompt_len": 9}, rate=rate, burstiness=burstiness)}
+    with pytest.raises(ConfigError, match="an arrival that is a number"):
+        cases(asked, MODEL, 0)
