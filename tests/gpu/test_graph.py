@@ -16,7 +16,7 @@ from pipeline.work.schedule import schedule
 from pipeline.work.workload import cases
 from tests.compose import CONF, config
 
-VARIANTS = sorted(path.stem for path in (CONF / "variant").glob("triton*.yaml"))
+VARIANTS = sorted(path.stem for path in (CONF / "variant").iterdir() if path.stem.startswith(("triton", "hopper")))
 UNEVEN = "workloads.decode.mix=[{cached_len: all, output_len: 6, prompt_len: [3, 900, 2046, 6000, 2049]}]"
 KINDS = ("swa", "csa", "hca", "3")
 
