@@ -156,3 +156,21 @@ def test_every_stage_can_be_timed_alone_in_a_mixed_stack(scope, tmp_path):
     assert not outcome.failed, summary.headline
     for case in summary.cases:
         assert all(arm.metrics["mean_step_us"] > 0 for arm in case.arms.values())
+
+
+def test_an_arm_that_becomes_wrong_under_the_clock_gets_no_number(tmp_path, monkeypatch):
+    from kernels.select import locate_direct
+
+    right, calls = locate_direct.Locate.__call__, []
+
+    def late(self, chosen, scored, rows, pages, ratio, width):
+        calls.append(1)
+        slots, lengths = right(self, chosen, scored, rows, pages, ratio, width)
+        return (slots, lengths) if len(calls) < 4 else (slots.roll(1, 0), lengths)
+
+    monkeypatch.setattr(locate_direct.Locate, "__call__", late)
+    outcome, summary = ran(tmp_path, "+exp=short_ctx", *small_ladders("short_ctx"))
+    assert outcome.failed
+    assert "after it was timed" in summary.cases[0].arms["direct"].check.detail
+    assert not summary.cases[0].arms["direct"].metrics
+    assert summary.cases[0].arms["batch"].metrics

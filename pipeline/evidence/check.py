@@ -25,7 +25,7 @@ class Errors:
 
     output: float  # relative L2
     row: float  # of the worst row, over its own norm or that of the average row
-    scores: float  # relative L2
+    scores: float  # L2, over that of the heads' absolute contributions: scores themselves may cancel to nothing
     selection: float  # best entry left out above worst one taken, in standard deviations of the row's scores
 
     def worst(self, other: "Errors") -> "Errors":
@@ -53,6 +53,7 @@ class _Known:
     slots: Tensor | None  # sorted: a copy, for a graph writes its outputs over
     y: Tensor
     scores: Tensor | None
+    contributions: float  # L2 of sum_h |w_h| relu(q_h . k_i)
 
 
 @dataclass
@@ -69,6 +70,8 @@ class Checker:
             arm.prepare(step)
             self.reference.prepare(step)
             for number, output in enumerate(arm.step(step)):
+                if (output.y.shape, output.y.dtype) != (output.x.shape, output.x.dtype):
+                    faults.append(f"the output is {output.y.dtype} {list(output.y.shape)}, not as the input")
                 known = self._expected(step, number, output, inputs)
                 actual, expected = output.y[: inputs.tokens], known.y[: inputs.tokens]
                 found = replace(NOTHING, output=relative_error(actual, expected), row=row_error(actual, expected))
@@ -76,7 +79,7 @@ class Checker:
                     fault = misselection(arm.layers[number], output, inputs)
                     faults += [f"step {step}, layer {number}: {fault}"] if fault else []
                     if known.scores is not None and not fault:
-                        found = replace(found, **self._scored(arm, number, output, inputs, known.scores))
+                        found = replace(found, **self._scored(arm, number, output, inputs, known))
                 errors = errors.worst(found)
         faults += errors.beyond(self.tolerance)
         detail = ", ".join(f"{name} error {found:.2g}" for name, found in vars(errors).items())
@@ -94,21 +97,29 @@ class Checker:
         layer, caches = self.reference.layers[number], self.reference.caches[number]
         x = output.x.to(layer.weights.q.dtype)
         y = layer(x, inputs, caches, output.selection).y
-        scores = layer.index_scores(x, inputs, caches) if output.kind == "csa" else None
-        known = _Known(step, slots, y, scores)
+        scores, contributions = None, 0.0
+        if output.kind == "csa":
+            scores = layer.index_scores(x, inputs, caches)
+            absolute = _with_score(layer, _absolute(layer.stages.select.score)).index_scores(x, inputs, caches)
+            contributions = float(absolute[absolute > -torch.inf].norm())
+        known = _Known(step, slots, y, scores, contributions)
         self._known += [known] if shared else []
         return known
 
     def _scored(
-        self, arm: StackArm, number: int, output: LayerOutput, inputs: StepInputs, expected: Tensor
+        self, arm: StackArm, number: int, output: LayerOutput, inputs: StepInputs, known: _Known
     ) -> dict[str, float]:
         exact = _with_score(arm.layers[number], self.reference.layers[number].stages.select.score)
         scores = exact.index_scores(output.x, inputs, arm.caches[number])
-        seen = expected > -torch.inf
+        seen = known.scores > -torch.inf
         return {
-            "scores": relative_error(scores[seen], expected[seen]) if seen.any() else 0.0,
+            "scores": float((scores[seen] - known.scores[seen]).norm()) / max(known.contributions, 1e-30),
             "selection": shortfall(scores, chosen(exact, output, inputs), seen),
         }
+
+
+def _absolute(score: Score) -> Score:
+    return lambda q, weights, *rest: score(q, weights.abs(), *rest)
 
 
 def _with_score(layer: Layer, score: Score) -> Layer:

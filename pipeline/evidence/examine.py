@@ -1,7 +1,7 @@
 """One case on the bench: every arm is checked, then those that run take turns under the clock."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,8 +36,9 @@ def examine(
     keep: Callable[[Samples], None],
     on_progress: Advance,
 ) -> Examined | None:
-    """An arm that raises or is wrong is not timed. None where `scope` is a stage that no arm calls in this case.
+    """An arm that raises or is wrong is not timed; one that is wrong after it was timed gets no figures either.
 
+    None where `scope` is a stage that no arm calls in this case.
     `keep` gets the samples as soon as they are taken, also those of a case that is cut short.
     """
     asked = config.measure
@@ -93,6 +94,9 @@ def examine(
             keep(samples(cut_short=True))
         raise
     keep(samples())
+    for arm in able:
+        again = _checked(checker, arm)
+        checks[arm.name] = again if again.passed else replace(again, detail=f"after it was timed: {again.detail}")
     return Examined(samples(), checks)
 
 
