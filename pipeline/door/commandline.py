@@ -31,7 +31,20 @@ class CommandLine:
 
     def faults(self) -> dict[str, str]:
         """Override -> what is wrong with it, taken by itself."""
-        return {text: fault for text in self.overrides if (fault := self._fault(text))}
+        found = {text: fault for text in self.overrides if (fault := self._fault(text))}
+        return found | self._repeated([text for text in self.overrides if text not in found])
+
+    def _repeated(self, overrides: Sequence[str]) -> dict[str, str]:
+        """Hydra takes the last of several values, but refuses several options of one group."""
+        chosen: dict[str, str] = {}
+        found = {}
+        for text in overrides:
+            override = _parsed(text)
+            key = override.get_key_element().lstrip("+")
+            if key in chosen and self._options(override.key_or_group) is not None:
+                found[text] = f"{text}: {key} is chosen already by {chosen[key]}; give one of them"
+            chosen.setdefault(key, text)
+        return found
 
     def spelt_out(self, text: str) -> str:
         """`key=value` as `++key=value`, which sets a key or adds it: whether it may be there, the schema says."""
