@@ -44,6 +44,7 @@ def run(config: Config, overrides: Sequence[str] = ()) -> Outcome:
     drawn = cases(config.workloads, config.model, config.seed)
     stack = blueprint(config, max(case.context for case in drawn))
     rule = Rule(config.measure.margin, config.measure.confidence, config.measure.resamples, config.seed)
+    control = CONTROL if config.measure.control else None
     _reach_tracker(config)
     try:
         record = open_run(config, capture(Gpu(machine.gpu, machine.driver) if machine.gpu else None, overrides))
@@ -68,11 +69,10 @@ def run(config: Config, overrides: Sequence[str] = ()) -> Outcome:
                 if examined is None:
                     print(f"{case.name} is left out: no arm calls {config.measure.scope} in it", file=sys.stderr)
                     continue
-                control = CONTROL if CONTROL in arms else None
                 found.append(summarise(case, steps, examined.samples, examined.checks, rule, control))
         if not found:
             raise ConfigError([f"measure.scope={config.measure.scope}: no arm calls this stage in any case"])
-        summary = _summary(config, found)
+        summary = _summary(config, found, control)
         write_summary(record, summary)
         plots = draw_plots(summary, config, record.folder)
         write_text(record.folder / "report.md", report(summary, config, record.provenance, record.folder, plots))
@@ -92,9 +92,8 @@ def _arms(config: Config) -> dict[str, Stages]:
     return made | {CONTROL: stages(baseline, CONTROL)}
 
 
-def _summary(config: Config, found: list[CaseSummary]) -> Summary:
+def _summary(config: Config, found: list[CaseSummary], control: str | None) -> Summary:
     baseline = next(iter(config.arms))
-    control = CONTROL if config.measure.control else None
     return Summary(
         cases=tuple(found),
         baseline=baseline,
