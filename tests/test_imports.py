@@ -28,6 +28,7 @@ ALLOWED = {
         "pipeline.schema",
         "pipeline.evidence.samples",
         "pipeline.evidence.summary",
+        "pipeline.evidence.findings",
         "pipeline.results",
     ),
     "kernels": ("kernels",),

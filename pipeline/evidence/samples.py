@@ -1,5 +1,6 @@
 """The raw values of one case: what every arm took for every step of every round."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,3 +29,7 @@ class Samples:
     started: float  # unix time of the first recorded round
     warmup_rounds: int  # rounds that ran before, not recorded; 0: the first round is cold
     partial: bool = False  # measuring was cut short: whole rounds, but fewer than were asked for
+    mode: str = ""  # how it was timed; empty where an experiment has one way only
+    block_rounds: int = 1  # rounds in a block; blocks are what is resampled
+    void: tuple[str, ...] = ()  # [round]: why it does not count, empty where it does; () where all do
+    clock_mhz: float = math.nan  # median of the device, where it tells

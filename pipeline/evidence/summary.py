@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from pipeline.evidence.findings import Findings
+
 
 @dataclass(frozen=True)
 class Check:
@@ -19,7 +21,8 @@ class Comparison:
     """The time of an arm over that of the baseline, paired by round; below 1 the arm is faster.
 
     `low` and `high` bound the ratio; None below `minimum_samples["interval"]` rounds. `noise` is relative (0.01: 1 %),
-    None without a control arm or without an interval of it.
+    None without a control arm or without an interval of it. `confidence` is that of the interval, after correction for
+    the number of comparisons. `rounds_needed` would decide an UNDECIDED pair; None where nothing tells.
     """
 
     metric: str
@@ -31,6 +34,7 @@ class Comparison:
     margin: float
     confidence: float
     rounds: int
+    rounds_needed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,19 @@ class CaseSummary:
     steps: int
     rounds: int
     warmup_rounds: int
+    mode: str = ""  # how it was timed, such as "graph, cold L2"; empty where an experiment has one way only
+    clock_mhz: float | None = None  # median of the device while the case was timed
+    outliers: dict[str, int] = field(default_factory=dict)  # by arm, rounds far from its others: reported, never dropped
+
+
+@dataclass(frozen=True)
+class Overall:
+    """An arm over all contexts of a workload in one mode: the geometric mean of its ratios."""
+
+    workload: str
+    mode: str
+    arm: str
+    comparison: Comparison
 
 
 @dataclass(frozen=True)
@@ -97,3 +114,5 @@ class Summary:
     interval_method: str
     minimum_samples: dict[str, int]
     headline: str
+    overall: tuple[Overall, ...] = ()
+    findings: Findings = Findings()
