@@ -87,7 +87,7 @@ class CaseSummary:
     warmup_rounds: int
     mode: str = ""  # how it was timed, such as "graph, cold L2"; empty where an experiment has one way only
     clock_mhz: float | None = None  # median of the device while the case was timed
-    outliers: dict[str, int] = field(default_factory=dict)  # by arm, rounds far from its others: reported, never dropped
+    outliers: dict[str, int] = field(default_factory=dict)  # rounds of an arm far from its others: not dropped
 
 
 @dataclass(frozen=True)
@@ -115,4 +115,4 @@ class Summary:
     minimum_samples: dict[str, int]
     headline: str
     overall: tuple[Overall, ...] = ()
-    findings: Findings = Findings()
+    findings: Findings = field(default_factory=Findings)
