@@ -7,7 +7,7 @@ READY := .venv/.ready
 APART := tests/gpu tests/compile tests/interpret # one process a folder: Triton interprets or compiles, never both
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-slow test-gpu lint format ui clean
+.PHONY: help setup run compare test test-slow test-gpu memcheck lint format ui clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -24,6 +24,9 @@ $(READY): pyproject.toml constraints.txt
 run: $(READY) ## run an experiment: make run EXP=short_ctx ARGS='model.topk=256'
 	$(BIN)/python -m pipeline +exp=$(EXP) $(ARGS)
 
+compare: $(READY) ## two finished runs: make compare A=FOLDER B=FOLDER CHANGED='code arms.mine'
+	$(BIN)/python -m pipeline.results.compare $(A) $(B) $(if $(CHANGED),--changed $(CHANGED))
+
 test: $(READY) ## the tests, under 10 minutes on two cores
 	$(BIN)/python -m pytest -q -m 'not slow' $(APART:%=--ignore %)
 	$(BIN)/python -m pytest -q tests/compile
@@ -33,8 +36,11 @@ test-slow: $(READY) ## the tests at full dimensions
 	$(BIN)/python -m pytest -q -m slow $(APART:%=--ignore %)
 
 test-gpu: $(READY) ## the kernels at real shapes, on a machine with a GPU
-	$(BIN)/python -m pytest -q tests/gpu
+	$(BIN)/python -m pytest -q -rs tests/gpu
 	$(BIN)/python -m pytest -q tests/kernels
+
+memcheck: $(READY) ## the index kernels under NVIDIA's compute-sanitizer, on a machine with a GPU
+	$(BIN)/python -m tests.gpu.memcheck
 
 lint: $(READY) ## check style and format
 	$(BIN)/ruff check .

@@ -15,11 +15,12 @@ Every stage computes in float32 inside and returns the dtype of its main input.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
-from kernels.layouts import Cache, PlainCache
+from kernels.layouts import Cache, PlainCache, Workspace
 from kernels.rope import Rope
 
 
@@ -35,7 +36,12 @@ class Rows:
         return Rows(self.positions[index], self.request[index], self.valid[index])
 
     def visible(self, ratio: int) -> Tensor:
-        """int32 [T]: compressed entries a token may attend, floor((position + 1) / ratio); 0 in padded rows."""
+        """int32 [T]: compressed entries a token may attend, floor((position + 1) / ratio); 0 in padded rows.
+
+        Ratio 0, where nothing is compressed, gives 0.
+        """
+        if not ratio:
+            return torch.zeros_like(self.positions)
         return ((self.positions + 1) // ratio).masked_fill(~self.valid, 0).int()
 
 
@@ -56,6 +62,11 @@ class Batch:
     query_start_loc: Tensor  # int32 [R + 1]
     seq_lens: Tensor  # int32 [R], tokens of the request after this step
     max_seq_len: int
+
+    @property
+    def computed(self) -> Tensor:
+        """int32 [R]: tokens of the request before this step."""
+        return self.seq_lens - self.query_start_loc.diff()
 
 
 @dataclass(frozen=True)
@@ -154,6 +165,45 @@ class Locate(Protocol):
         """
 
 
+class Cover(Protocol):
+    def __call__(self, rows: Rows, pages: Pages, ratio: int, longest: int, capacity: int) -> tuple[Tensor, Tensor]:
+        """All that each row sees, for layers that do not select: slots int32 [T, K], -1 at the tail, lengths int32 [T].
+
+        longest <= K <= capacity: entries of the longest request, and of the longest there could be. Rows of slots may
+        lie further apart than K. A padded row gets length 0 and only -1.
+        """
+
+
+class Gather(Protocol):
+    def __call__(
+        self,
+        main: Cache | None,
+        main_pages: Pages | None,
+        window: Cache,
+        window_pages: Pages,
+        batch: Batch,
+        ratio: int,
+        space: Workspace,
+        dtype: torch.dtype,
+    ) -> PlainCache:
+        """Every row that the step may attend, dequantised, in pages of one row: page r * space.rows + i.
+
+        main is None where ratio is 0. Rows of the workspace that stand for nothing hold anything. ValueError where the
+        workspace would be larger than it may be; no row is ever left out.
+        """
+
+
+class Combine(Protocol):
+    def __call__(
+        self, chosen: Tensor | None, scored: Scored, batch: Batch, ratio: int, topk: int, space: Workspace
+    ) -> tuple[Tensor, Tensor]:
+        """Rows of a workspace that each token attends: int32 [T, space.columns(topk)], -1 at the tail, lengths [T].
+
+        For a token at position p the first n = min(visible, topk) columns are its entries, chosen as for Locate; the
+        next min(p + 1, W) its window in ascending order. A padded row, or a negative position, gets length 0.
+        """
+
+
 class Attend(Protocol):
     def __call__(self, q: Tensor, keys: Sequence[Keys], sink: Tensor | None, scale: float) -> Tensor:
         """q [T, H, D], one softmax over the keys of all sources -> [T, H, D]. Keys are values too.
@@ -164,8 +214,23 @@ class Attend(Protocol):
 
 
 class Emit(Protocol):
-    def __call__(self, o: Tensor, rope: Rope, rows: Rows, wo_a: Tensor, wo_b: Tensor) -> Tensor:
-        """o [T, H, D] -> inverse RoPE at the query's position, then the grouped output projection -> [T, hidden].
+    def __call__(self, o: Tensor, rope: Rope, rows: Rows, wo_a: Tensor) -> Tensor:
+        """o [T, H, D] -> inverse RoPE at the query's position, then the grouped projection -> [T, G * rank].
 
-        wo_a [G, rank, H * D / G], wo_b [hidden, G * rank]; groups are contiguous heads.
+        wo_a [G, rank, H * D / G]; groups are contiguous heads.
         """
+
+
+class Norm(Protocol):
+    def __call__(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        """RMS norm of x [T, L], whose rows may lie apart, with weight [L]; computed in float32."""
+
+
+class Project(Protocol):
+    """The products with the weights that a checkpoint has in fp8. Where it has bf16 or float32 they are torch's."""
+
+    def prepared(self, weight: Tensor) -> Any:
+        """weight [N, K] in the form that a call takes: made once, when an arm is built."""
+
+    def __call__(self, x: Tensor, weight: Any) -> Tensor:
+        """x [T, K] -> [T, N]."""

@@ -155,6 +155,31 @@ class FP8IndexCache:
         )
 
 
+@dataclass(frozen=True)
+class Workspace:
+    """Where the rows that a step attends lie once they are gathered: `rows` for each request, one after the other.
+
+    Entry i of request r is row r * rows + i. Its raw tokens follow from row r * rows + entries on: those of the step,
+    and before them the window - 1 that its first token looks back on, as far as there are any.
+    """
+
+    entries: int  # rows for compressed entries
+    tokens: int  # rows for raw tokens
+    window: int  # W
+
+    @property
+    def rows(self) -> int:
+        return self.entries + self.tokens
+
+    def first_tokens(self, computed: Tensor) -> Tensor:
+        """int32 [R]: position of the first raw token that is gathered, where `computed` tokens were there before."""
+        return (computed - (self.window - 1)).clamp(min=0)
+
+    def columns(self, topk: int) -> int:
+        """Of the indices into it: a multiple of 128, as sparse prefill kernels want it."""
+        return _round_up(topk + self.window, 128)
+
+
 def quantise(rows: Tensor, group: int) -> tuple[Tensor, Tensor]:
     """rows [..., d] -> e4m3 [..., d] and float32 scales [..., d / group], value = e4m3 * scale.
 
@@ -167,6 +192,14 @@ def quantise(rows: Tensor, group: int) -> tuple[Tensor, Tensor]:
     scales = (exponent + 127).to(torch.uint8, memory_format=torch.contiguous_format).view(torch.float8_e8m0fnu).float()
     values = (grouped / scales[..., None]).clamp(-E4M3_MAX, E4M3_MAX).to(torch.float8_e4m3fn)
     return values.flatten(-2), scales
+
+
+def quantise_blocks(weight: Tensor, side: int = 128) -> tuple[Tensor, Tensor]:
+    """weight [N, K] -> e4m3 [N, K] and float32 scales [N / side, K / side], one for each square block."""
+    rows, columns = (size // side for size in weight.shape)
+    blocks = weight.view(rows, side, columns, side).transpose(1, 2)
+    values, scales = quantise(blocks.flatten(2), side * side)
+    return values.view(blocks.shape).transpose(1, 2).reshape(weight.shape), scales[..., 0]
 
 
 def slots_of(block_table: Tensor, request: Tensor, rows: Tensor, page_size: int) -> Tensor:

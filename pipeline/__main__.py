@@ -1,10 +1,12 @@
 """The door: `python -m pipeline +exp=NAME` and overrides; with -m, a job for each combination of values.
 
-Exit code 0: done. 1: an arm or a run failed. 2: bad input, told before any work. 130: stopped by Ctrl-C.
+Exit code 0: done. 1: an arm or a run failed, or a gate did not hold. 2: bad input, told before any work. 130: stopped
+by Ctrl-C.
 """
 
 import sys
 import traceback
+from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -13,11 +15,12 @@ import hydra
 from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
-from pipeline.door.commandline import CONF, CommandLine
+from pipeline.door.commandline import CONF, CommandLine, option_faults
 from pipeline.door.config import faults, sound
 from pipeline.door.scalars import misread
+from pipeline.door.words import nearest
 from pipeline.results.status import Terminated
 from pipeline.schema import ConfigError
 
@@ -42,7 +45,7 @@ def _main() -> int:
         folders = (CONF, *([Path(arguments.config_dir).resolve()] if arguments.config_dir else []))
         with hydra.initialize_config_dir(str(CONF), version_base=VERSION_BASE):
             line = CommandLine(arguments.overrides, arguments.multirun, folders)
-            if _told(_faults(line, composes_only=bool(arguments.cfg or arguments.info))):
+            if _told(_faults(line, arguments)):
                 return BAD_INPUT
             options = [text for text in typed if text not in arguments.overrides]
             sys.argv[1:] = [*options, *map(line.spelt_out, arguments.overrides)]
@@ -53,8 +56,10 @@ def _main() -> int:
     return BAD_INPUT if failures == {BAD_INPUT} else FAILED if failures else DONE
 
 
-def _faults(line: CommandLine, composes_only: bool) -> Iterator[str]:
+def _faults(line: CommandLine, options: Namespace) -> Iterator[str]:
     """Of all jobs, before the first one starts."""
+    yield from option_faults(options)
+    part = options.package if options.cfg == "job" else None
     missing = [folder for folder in line.folders if not folder.is_dir()]
     yield from (f"--config-dir={folder}: there is no such folder" for folder in missing)
     refused = line.faults()
@@ -65,7 +70,9 @@ def _faults(line: CommandLine, composes_only: bool) -> Iterator[str]:
     for job in readable.jobs():
         composed, lines = readable.compose(job)
         yield from lines
-        if composed is None or composes_only:
+        if composed is not None and part and OmegaConf.select(composed, part) is None:
+            yield f"--package={part}: there is no such part; {nearest(part, composed)}"
+        if composed is None or options.cfg or options.info:
             continue
         if not lines:
             yield from chain.from_iterable(map(misread, readable.files(job)))
@@ -96,9 +103,13 @@ def _job(codes: list[int]):
 def _run(composed: DictConfig, overrides: list[str]) -> int:
     """Of a job that `_faults` has judged. Only Ctrl-C and SIGTERM end more than the job."""
     try:
-        from pipeline.run import run  # imports torch
+        config = sound(composed)
+        if config.self_test:
+            from pipeline.self_test import self_test as run  # imports torch
+        else:
+            from pipeline.run import run  # imports torch
 
-        return FAILED if run(sound(composed), overrides).failed else DONE
+        return FAILED if run(config, overrides).failed else DONE
     except ConfigError as error:
         _told(error.lines)
         return BAD_INPUT

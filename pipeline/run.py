@@ -7,21 +7,25 @@ from functools import partial
 from pathlib import Path
 
 from pipeline.door.stages import stages
-from pipeline.engine.device import hardware, resolved
+from pipeline.engine.device import Hardware, hardware, resolved
 from pipeline.engine.layer import Stages
 from pipeline.engine.stack import blueprint, described
+from pipeline.evidence.attribution import attributed
+from pipeline.evidence.compare import Roles, rule_for
+from pipeline.evidence.conclude import conclude
 from pipeline.evidence.examine import examine
 from pipeline.evidence.headline import headline
+from pipeline.evidence.instruments import instruments
 from pipeline.evidence.metrics import PERCENTILE_METHOD
+from pipeline.evidence.modes import in_modes
+from pipeline.evidence.overall import overall
 from pipeline.evidence.stats import INTERVAL_METHOD, Rule
-from pipeline.evidence.summarise import MINIMUM_SAMPLES, summarise
+from pipeline.evidence.summarise import MINIMUM_SAMPLES, decided, summarise
 from pipeline.evidence.summary import CaseSummary, Summary
 from pipeline.results import terminal
-from pipeline.results.files import write_text
-from pipeline.results.plots import draw_plots
 from pipeline.results.provenance import Gpu, capture
-from pipeline.results.record import Run, failed_arms, open_run, write_samples, write_summary
-from pipeline.results.report import report
+from pipeline.results.record import Run, failure, open_run, write_samples, write_summary
+from pipeline.results.report import write_report
 from pipeline.results.status import closing, write_status
 from pipeline.schema import Config, ConfigError
 from pipeline.work.schedule import schedule
@@ -43,44 +47,52 @@ def run(config: Config, overrides: Sequence[str] = ()) -> Outcome:
     arms, reference = _arms(config), stages(config.reference, "reference")
     drawn = cases(config.workloads, config.model, config.seed)
     stack = blueprint(config, max(case.context for case in drawn))
-    rule = Rule(config.measure.margin, config.measure.confidence, config.measure.resamples, config.seed)
+    runs = list(in_modes(drawn, config))
+    rule = rule_for(config, len(runs))
     control = CONTROL if config.measure.control else None
-    _reach_tracker(config)
-    try:
-        record = open_run(config, capture(Gpu(machine.gpu, machine.driver) if machine.gpu else None, overrides))
-    except OSError as error:
-        raise ConfigError(
-            [f"output_dir={config.output_dir}: no folder can be made there for {config.name}: {error}"]
-        ) from error
-    with closing(record.folder):
-        found = []
+    roles = Roles(next(iter(config.arms)), control)
+    reach_tracker(config)
+    record = opened(config, machine, overrides)
+    with closing(record.folder), instruments(stack.device, config.measure.compile_anew) as beside:
+        found, taken = [], []
         print(
             f"{config.name}: {len(drawn)} cases x {len(arms)} arms, layers {described(config.model, engine)} of "
             f"{config.model.name} on {engine.device}, writing to {record.folder}",
             flush=True,
         )
         with terminal.progress() as advance:
-            for case in drawn:
+            for case, asked, mode in runs:
                 steps = schedule(
                     case.requests, engine.max_num_seqs, engine.max_num_batched_tokens, engine.chunked_prefill
                 )
                 keep, progress = partial(write_samples, record), partial(advance, case.name)
-                examined = examine(config, case, steps, stack, arms, reference, keep, progress)
+                enough = partial(decided, case, steps, roles, rule)
+                examined = examine(asked, case, steps, stack, arms, reference, keep, progress, mode, enough, beside)
                 if examined is None:
                     print(f"{case.name} is left out: no arm calls {config.measure.scope} in it", file=sys.stderr)
                     continue
                 found.append(summarise(case, steps, examined.samples, examined.checks, rule, control))
+                taken.append(examined)
         if not found:
             raise ConfigError([f"measure.scope={config.measure.scope}: no arm calls this stage in any case"])
-        summary = _summary(config, found, control)
+        summary = attributed(beside.added(_summary(config, found, roles, rule)), taken, stack, config, rule)
+        summary = conclude(summary, config, machine.gpu)
         write_summary(record, summary)
-        plots = draw_plots(summary, config, record.folder)
-        write_text(record.folder / "report.md", report(summary, config, record.provenance, record.folder, plots))
+        write_report(summary, config, record.provenance, record.folder)
         terminal.show(summary, config, record.folder)
-        failed = failed_arms(summary)
+        failed = failure(summary)
         if failed:
-            write_status(record.folder, "failed", f"arms that failed their check: {', '.join(failed)}")
-    return Outcome(record.folder, not _tracked(record, summary) or bool(failed))
+            write_status(record.folder, "failed", failed)
+    return Outcome(record.folder, not tracked(record, summary) or bool(failed))
+
+
+def opened(config: Config, machine: Hardware, overrides: Sequence[str]) -> Run:
+    try:
+        return open_run(config, capture(Gpu(machine.gpu, machine.driver) if machine.gpu else None, overrides))
+    except OSError as error:
+        raise ConfigError(
+            [f"output_dir={config.output_dir}: no folder can be made there for {config.name}: {error}"]
+        ) from error
 
 
 def _arms(config: Config) -> dict[str, Stages]:
@@ -92,23 +104,24 @@ def _arms(config: Config) -> dict[str, Stages]:
     return made | {CONTROL: stages(baseline, CONTROL)}
 
 
-def _summary(config: Config, found: list[CaseSummary], control: str | None) -> Summary:
-    baseline = next(iter(config.arms))
+def _summary(config: Config, found: list[CaseSummary], roles: Roles, rule: Rule) -> Summary:
+    means = overall(found, roles, rule)
     return Summary(
         cases=tuple(found),
-        baseline=baseline,
-        control=control,
+        baseline=roles.baseline,
+        control=roles.control,
         scope=config.measure.scope,
         layers=described(config.model, config.engine),
         tp=config.engine.tp,
         percentile_method=PERCENTILE_METHOD,
         interval_method=INTERVAL_METHOD,
         minimum_samples=MINIMUM_SAMPLES,
-        headline=headline(found, baseline, control),
+        headline=headline(found, roles.baseline, roles.control, means),
+        overall=means,
     )
 
 
-def _reach_tracker(config: Config) -> None:
+def reach_tracker(config: Config) -> None:
     """ConfigError from a store that cannot take the study."""
     if not config.track.enabled:
         return
@@ -120,15 +133,15 @@ def _reach_tracker(config: Config) -> None:
         raise ConfigError([f"track.uri: {error}"]) from error
 
 
-def _tracked(record: Run, summary: Summary) -> bool:
+def tracked(record: Run, summary: Summary) -> bool:
     if not record.config.track.enabled:
         return True
     from pipeline.results.track import TrackError, track  # imports mlflow
 
     try:
-        tracked = track(record.folder, record.config, record.provenance, summary)
+        entry = track(record.folder, record.config, record.provenance, summary)
     except TrackError as error:
         print(error, file=sys.stderr)
         return False
-    print(f"mlflow   make ui, then http://127.0.0.1:5000/{tracked.page}")
+    print(f"mlflow   make ui, then http://127.0.0.1:5000/{entry.page}")
     return True

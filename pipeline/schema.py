@@ -4,30 +4,31 @@ Only what stands inside a list or a dict of YAML, where no group file can hold a
 """
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, Strict
+from pydantic import Field, Strict
 from pydantic.dataclasses import dataclass
 
-MAX_TOKENS = 1 << 20  # the model's max positions
-MAX_COUNT = 1 << 24
-
-plain = ConfigDict(extra="forbid", allow_inf_nan=False)
-
-Flag = Annotated[bool, Strict()]
-Count = Annotated[int, Strict(), Field(ge=1, le=MAX_COUNT)]
-Tokens = Annotated[int, Strict(), Field(ge=1, le=MAX_TOKENS)]
-CachedTokens = Annotated[int, Strict(), Field(ge=0, le=MAX_TOKENS)]
-Offset = Annotated[int, Strict(), Field(ge=-MAX_TOKENS, le=MAX_TOKENS)]
-Seed = Annotated[int, Strict(), Field(ge=0, lt=1 << 32)]
-Positive = Annotated[float, Strict(), Field(gt=0, le=1e12)]
-NonNegative = Annotated[float, Strict(), Field(ge=0, le=1e12)]
-Fraction = Annotated[float, Strict(), Field(gt=0, lt=1)]
-Text = Annotated[str, Strict()]
-Name = Annotated[str, Strict(), Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
-Kind = Literal["swa", "csa", "hca"]
-Switch = Annotated[Literal["off", "full"], BeforeValidator(lambda it: "off" if it is False else it)]  # YAML's off
-Knobs = dict[str, Any]  # `_target_` and the fields of the class that it names
+from pipeline.fields import (
+    MAX_COUNT,
+    CachedLength,
+    Count,
+    Fixed,
+    Flag,
+    Fraction,
+    Kind,
+    Knobs,
+    Length,
+    Name,
+    Offset,
+    Positive,
+    Seed,
+    Switch,
+    Text,
+    Tokens,
+    plain,
+)
+from pipeline.questions import Claim, Gate, Projection, Traffic
 
 
 class ConfigError(ValueError):
@@ -93,70 +94,8 @@ class Engine:
     max_num_seqs: Count
     max_num_batched_tokens: Tokens
     chunked_prefill: Flag
-    graph: Switch  # full: decode steps as CUDA graphs
+    graph: Switch  # full: decode steps as CUDA graphs; both: every case once with and once without
     weights: Text | None  # a safetensors file with the checkpoint's names; null draws them from the seed
-
-
-@dataclass(frozen=True, config=plain)
-class Fixed:
-    kind: Literal["fixed"]
-    value: CachedTokens
-
-
-@dataclass(frozen=True, config=plain)
-class Uniform:
-    """Whole numbers from low to high, both included."""
-
-    kind: Literal["uniform"]
-    low: CachedTokens
-    high: CachedTokens
-
-
-@dataclass(frozen=True, config=plain)
-class LogNormal:
-    """Rounded exp(N(log median, sigma)), clipped to [low, high]."""
-
-    kind: Literal["lognormal"]
-    median: Positive
-    sigma: Positive
-    low: CachedTokens
-    high: CachedTokens
-
-
-@dataclass(frozen=True, config=plain)
-class Listed:
-    """The values in turn; with weights, drawn."""
-
-    kind: Literal["list"]
-    values: Annotated[list[CachedTokens], Field(min_length=1)]
-    weights: list[NonNegative] | None = None
-
-
-@dataclass(frozen=True, config=plain)
-class WholePrompt:
-    """The whole prompt but its last token."""
-
-    kind: Literal["all"]
-
-
-def _length(value: Any) -> Any:
-    """`512` is short for a fixed length, `[512, 1024]` for a list."""
-    if isinstance(value, list):
-        return {"kind": "list", "values": value}
-    return {"kind": "fixed", "value": value} if isinstance(value, (int, float)) else value
-
-
-def _cached_length(value: Any) -> Any:
-    return {"kind": "all"} if value == "all" else _length(value)
-
-
-Length = Annotated[
-    Annotated[Fixed | Uniform | LogNormal | Listed, Field(discriminator="kind")], BeforeValidator(_length)
-]
-CachedLength = Annotated[
-    Annotated[Fixed | Uniform | LogNormal | Listed | WholePrompt, Field(discriminator="kind")],
-    BeforeValidator(_cached_length),
-]
 
 
 @dataclass(frozen=True, config=plain)
@@ -200,28 +139,67 @@ class Select:
 
 
 @dataclass(frozen=True, config=plain)
+class Prefill:
+    """Steps with prompts: what they attend is gathered into a workspace, and indices point into it."""
+
+    gather: Knobs
+    combine: Knobs
+
+
+@dataclass(frozen=True, config=plain)
 class Variant:
     """One implementation for each stage."""
 
     ingest: Knobs
     compress: Knobs
-    select: Select
+    select: Select  # csa layers
+    cover: Knobs  # hca layers, which attend all that they see
+    prefill: Prefill | None  # null: prompts too are attended straight from the caches
     attend: Knobs
     emit: Knobs
+    norm: Knobs
+    project: Knobs
+    share: Flag  # what does not differ between the layers of a kind is made once a step
 
 
 @dataclass(frozen=True, config=plain)
 class Measure:
-    """How arms are timed and judged."""
+    """How arms are timed and judged.
 
-    scope: Literal["stack", "ingest", "compress", "select", "score", "topk", "locate", "attend", "emit"]
+    A case is made in blocks of `block_rounds` and ends with `rounds`, or with the first block that ends after `seconds`
+    but not before five blocks. `stop: decided` ends it as soon as every arm is FASTER, SLOWER or the SAME for good.
+    """
+
+    scope: Literal[
+        *("stack", "ingest", "compress", "select", "score", "topk", "locate", "cover", "gather", "combine"),
+        *("attend", "emit"),
+    ]
     rounds: Count
-    seconds: Positive | None  # for the rounds of a case, if that is less than `rounds` take; never below five rounds
+    block_rounds: Count  # neighbours share what disturbs them: their mean is one piece of evidence
+    seconds: Positive | None
+    stop: Literal["decided", "budget"]
     warmup_rounds: Annotated[int, Strict(), Field(ge=0, le=MAX_COUNT)]
+    l2: Literal["warm", "cold", "both"]  # cold: before each timed call the last-level cache is overwritten
+    compile_anew: Flag  # even what Triton's cache on disk holds: then what compiling costs is seen
     control: Flag  # the baseline again, under another name: its spread is the noise floor
     margin: Fraction  # within it two arms are called the same
-    confidence: Fraction
-    resamples: Annotated[int, Strict(), Field(ge=1000, le=1_000_000)]  # five rounds need tails of 0.1 %
+    confidence: Fraction  # that all comparisons of the experiment hold
+    resamples: Annotated[int, Strict(), Field(ge=1000, le=1_000_000)]
+    breakdown: Flag  # time each stage alone too, in the first and the last step of a case
+    breakdown_seconds: Positive  # for a case's stages; five rounds are made in any case
+
+
+@dataclass(frozen=True, config=plain)
+class SelfTest:
+    """The first arm against itself, in `runs` runs of measure.rounds rounds: is a delay found, and nothing else?
+
+    `delays` are shares of a step, put behind `stage`; from `must_find` on they have to be found.
+    """
+
+    runs: Annotated[int, Strict(), Field(ge=10, le=10_000)]
+    delays: Annotated[list[Fraction], Field(min_length=1)]
+    must_find: Fraction
+    stage: Literal["ingest", "attend", "emit"]
 
 
 @dataclass(frozen=True, config=plain)
@@ -247,3 +225,8 @@ class Config:
     reference: Variant
     measure: Measure
     track: Track
+    self_test: SelfTest | None
+    claim: Claim | None
+    traffic: dict[Name, Traffic]
+    projection: Projection | None
+    gate: Gate

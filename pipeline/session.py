@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 
 import torch
-from hydra import compose, initialize_config_dir
+from hydra import initialize_config_dir
 from torch import Tensor
 
-from pipeline.door.commandline import CONF
+from pipeline.door.commandline import CONF, composed
 from pipeline.door.config import from_yaml
 from pipeline.door.stages import stages
-from pipeline.engine import weights
+from pipeline.engine import checkpoint
 from pipeline.engine.device import resolved
 from pipeline.engine.session import LayerSession
 from pipeline.schema import Kind
@@ -31,8 +31,8 @@ def open_layer(
     them or with the tensors.
     """
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        config = from_yaml(compose("config", ["+exp=short_ctx", f"variant@arms.never={variant}", *overrides]))
+        config = from_yaml(composed(["+exp=short_ctx", f"variant@arms.never={variant}", *overrides]))
     engine, arm = resolved(config.engine), stages(config.arms["never"])
     if tensors is None:
-        tensors = weights.draw(config.model, kind, 1, config.seed, torch.device("cpu"))
+        tensors = checkpoint.draw(config.model, kind, 1, config.seed, torch.device("cpu"))
     return LayerSession(config.model, engine, arm, kind, tensors, max_tokens, max_requests)

@@ -21,6 +21,8 @@ from pipeline.work.workload import contexts
 from tests.compose import ON_GPU, config
 
 FILES = sorted(CONF.rglob("*.yaml"))
+PEERS = ("deepgemm", "flashmla", "peers", "topk_vllm")
+NO_PEERS = "is not installed; pip install vllm"
 EXPERIMENTS = sorted(path.stem for path in (CONF / "exp").iterdir())
 
 
@@ -35,20 +37,23 @@ def all_faults(overrides: list[str], multirun: bool = False) -> list[str]:
 
 
 def assert_sound(experiment: str, lines: list[str]) -> None:
-    """An experiment for a GPU has nothing against it but that there is none, where there is none."""
+    """One for a GPU has nothing against it but that there is none, where there is none."""
     if experiment in ON_GPU and not torch.cuda.is_available():
         assert any("torch sees no CUDA device" in line for line in lines)
         lines = [line for line in lines if "cuda" not in line.lower()]
-    assert lines == []
+    assert [line for line in lines if not ("peers" in experiment and NO_PEERS in line)] == []
 
 
 def options(group: str) -> list[str]:
     return sorted(path.stem for path in (CONF / group).iterdir())
 
 
-@pytest.mark.parametrize("model", options("model"))
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [(name, model) for name in EXPERIMENTS for model in options("model") if not (name in ON_GPU and model == "tiny")],
+)
 def test_every_experiment_is_sound_with_every_model(name, model):
+    """Those for a GPU with every real one."""
     assert_sound(name, all_faults([f"+exp={name}", f"model={model}"]))
 
 
@@ -70,10 +75,11 @@ def test_an_experiment_begins_with_its_command_and_is_called_by_its_file(name):
 def test_every_variant_can_be_built(variant):
     """On a machine with a GPU, where every kernel runs."""
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        found = draft(compose("config", ["+exp=short_ctx", "model=tiny", f"+variant@arms.extra={variant}"]))
+        found = draft(compose("config", ["+exp=short_ctx", f"+variant@arms.extra={variant}"]))
     assert found.lines == []
     extra, model = found.sound(Variant, "arms", "extra"), found.sound(Model, "model")
-    assert list(problems(extra, model, "arms.extra", "cuda")) == []
+    faults_found = list(problems(extra, model, "arms.extra", "cuda"))
+    assert [line for line in faults_found if not (variant in PEERS and NO_PEERS in line)] == []
 
 
 @pytest.mark.parametrize("workload", options("workload"))

@@ -14,7 +14,8 @@ from kernels.layouts import SCALE_GROUP
 from pipeline.door import rules
 from pipeline.door.commandline import CONF
 from pipeline.door.config import faults, from_yaml
-from pipeline.schema import Config, ConfigError, Fixed, WholePrompt
+from pipeline.fields import Fixed, WholePrompt
+from pipeline.schema import Config, ConfigError
 
 
 @pytest.fixture(scope="module")

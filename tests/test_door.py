@@ -13,7 +13,7 @@ from hydra.core.hydra_config import HydraConfig
 from safetensors.torch import save_file
 
 from pipeline import __main__ as door
-from pipeline.engine import weights
+from pipeline.engine import checkpoint
 from pipeline.results.status import Terminated
 from pipeline.schema import Config, ConfigError, Model
 from tests import compose
@@ -176,6 +176,9 @@ BAD_INPUT = [
         ["+exp=serve", "++workloads.serve.mix.0.prompt_len={kind:list,values:[20,60]}"],
         [("serve.mix.0.prompt_len: kind list has no median, sigma, low, high", "'workloads.serve.mix=[{...}]'")],
     ),
+    ([SHORT, "measure.l2=hot"], [("measure.l2='hot'", "warm, cold or both")]),
+    (["+exp=self_test", "self_test.stage=score"], [("self_test.stage='score'", "ingest, attend or emit")]),
+    (["+exp=self_test", "self_test.delays=[2]"], [("self_test.delays.0=2", "above 0 and below 1")]),
     # between the parts
     (
         [SHORT, "engine.device=cpu", "engine.graph=full", "measure.scope=attend"],
@@ -195,6 +198,11 @@ BAD_INPUT = [
     ([SHORT, "model.rope_theta=1"], [("model.rope_theta=1.0", "above 1")]),
     ([SHORT, "model.yarn.beta_slow=40"], [("model.yarn.beta_slow=40.0", "model.yarn.beta_fast=32.0")]),
     ([SHORT, "measure.scope=topk", "engine.layers=hca"], [("measure.scope=topk", "engine.layers=hca", "csa")]),
+    ([SHORT, "measure.scope=cover"], [("measure.scope=cover", "engine.layers=csa", "hca")]),
+    (
+        [SHORT, "measure.scope=combine", "variant@arms.never=gathered", "~arms.batch", "~arms.direct"],
+        [("measure.scope=combine", "arms.row.prefill=null", "variant@arms.row=gathered")],
+    ),
     ([SHORT, "engine.chunked_prefill=false", "engine.max_num_batched_tokens=256"], [("prefill-512", "=256")]),
     ([SHORT, "+variant@arms.control=row"], [("arms.control", "measure.control")]),
     ([SHORT, "engine.weights=gone.safetensors"], [("engine.weights=gone.safetensors", "no such file")]),
@@ -267,6 +275,18 @@ def test_a_graph_needs_the_device_that_is_used_and_not_one_that_is_there(ran, mo
     assert enter(monkeypatch, SHORT, "engine.device=cpu", "engine.graph=full") == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line == "engine.graph=full: CUDA graphs need a CUDA device, engine.device is cpu here; use engine.graph=off"
+
+
+def test_a_kernel_of_a_package_that_is_absent_says_how_to_get_it(ran, monkeypatch, capsys):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("kernels.peers.find_spec", lambda name: None)
+    assert enter(monkeypatch, SHORT, "engine.device=cuda", "variant@arms.row=topk_vllm") == 2
+    _, line = capsys.readouterr().err.splitlines()
+    assert line == (
+        "arms.row.select.topk._target_='kernels.select.topk_vllm.TopK': vLLM is not installed; "
+        "pip install vllm==0.26.0 into an environment with torch 2.11, or choose another variant"
+    )
+    assert ran == []
 
 
 @pytest.mark.parametrize(("seed", "code"), [(0, 0), (9, 1), (8, 1), (7, 2), (6, 130)])
@@ -347,7 +367,7 @@ def test_a_key_that_the_schema_knows_needs_no_plus(ran, monkeypatch):
 
 @pytest.mark.parametrize("chdir", ["false", "true"])
 def test_relative_paths_count_from_where_the_command_was_given(ran, monkeypatch, tmp_path, chdir):
-    save_file(weights.draw(tiny_model(), "csa", 1, 0, CPU), tmp_path / "w.safetensors")
+    save_file(checkpoint.draw(tiny_model(), "csa", 1, 0, CPU), tmp_path / "w.safetensors")
     paths = ["model=tiny", "output_dir=here", "engine.weights=w.safetensors", "track.uri=sqlite:///db/runs.db"]
     assert enter(monkeypatch, "-m", SHORT, *paths, f"hydra.job.chdir={chdir}", "seed=1,2") == 0
     for config in ran:
@@ -360,7 +380,7 @@ def test_a_weights_file_is_judged_by_its_header_before_any_job(ran, monkeypatch,
     stored = {
         f"layers.{number}.attn.{name}": tensor
         for number, kind in enumerate(["swa", "csa", "hca"])
-        for name, tensor in weights.draw(tiny_model(), kind, 1, 0, CPU).items()
+        for name, tensor in checkpoint.draw(tiny_model(), kind, 1, 0, CPU).items()
     }
     del stored["layers.1.attn.indexer.wq_b"]
     stored["layers.1.attn.attn_sink"] = torch.zeros(5)

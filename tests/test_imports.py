@@ -11,32 +11,47 @@ ROOT = Path(__file__).parent.parent
 FILES = sorted([*ROOT.glob("pipeline/**/*.py"), *ROOT.glob("kernels/**/*.py")])
 CONTRACTS = ("kernels.contracts", "kernels.layouts", "kernels.rope")
 ALLOWED = {
-    "pipeline.__main__": ("pipeline.schema", "pipeline.door", "pipeline.run", "pipeline.results.status"),
+    "pipeline.__main__": (
+        "pipeline.schema",
+        "pipeline.door",
+        "pipeline.run",
+        "pipeline.self_test",
+        "pipeline.results.status",
+    ),
     "pipeline.session": ("pipeline.schema", "pipeline.door", "pipeline.engine"),
-    "pipeline.schema": (),
+    "pipeline.schema": ("pipeline.fields", "pipeline.questions"),
+    "pipeline.questions": ("pipeline.fields",),
+    "pipeline.fields": (),
     "pipeline.door": (
         "pipeline.schema",
+        "pipeline.fields",
+        "pipeline.questions",
         "pipeline.work",
         "pipeline.door",
-        *(f"pipeline.engine.{name}" for name in ("layer", "select", "device", "stack", "weights")),
+        *(f"pipeline.engine.{name}" for name in ("layer", "select", "device", "stack", "checkpoint")),
         "kernels.contracts",
     ),
-    "pipeline.work": ("pipeline.schema", "pipeline.work"),
-    "pipeline.engine": ("pipeline.schema", "pipeline.work", "pipeline.engine", *CONTRACTS),
-    "pipeline.evidence": ("pipeline.schema", "pipeline.work", "pipeline.engine", "pipeline.evidence", *CONTRACTS),
+    "pipeline.work": ("pipeline.schema", "pipeline.fields", "pipeline.questions", "pipeline.work"),
+    "pipeline.engine": ("pipeline.schema", "pipeline.fields", "pipeline.work", "pipeline.engine", *CONTRACTS),
+    "pipeline.evidence": (
+        *("pipeline.schema", "pipeline.questions", "pipeline.work", "pipeline.engine", "pipeline.evidence"),
+        *CONTRACTS,
+    ),
     "pipeline.results": (
         "pipeline.schema",
         "pipeline.evidence.samples",
         "pipeline.evidence.summary",
         "pipeline.evidence.findings",
+        "pipeline.evidence.detected",
         "pipeline.results",
     ),
     "kernels": ("kernels",),
 }
-ANSWERS_FAST = ("config", "draft", "rules", "scalars", "words", "commandline")
+ANSWERS_FAST = ("config", "draft", "rules", "questions", "scalars", "words", "commandline")
 WITHOUT_TORCH = (
     "pipeline.__main__",
     "pipeline.schema",
+    "pipeline.fields",
     "pipeline.work",
     *(f"pipeline.door.{name}" for name in ANSWERS_FAST),
     "pipeline.evidence.stats",
@@ -77,8 +92,9 @@ def test_room(path: Path):
     outside = {item.split(".")[0] for item in seen} - set(sys.stdlib_module_names)
     if within(name, ("kernels",)):
         assert outside <= {"torch", "triton", "kernels"}
-    if name == "pipeline.evidence.stats":
-        assert outside <= {"numpy", "scipy"}
+    if within(name, ("pipeline.evidence.stats",)):
+        assert outside <= {"numpy", "scipy", "pipeline"}
+        assert all(within(item, ("pipeline.evidence.stats",)) for item in ours - {"pipeline", "pipeline.evidence"})
     if within(name, ("pipeline",)):
         assert not {item for item in ours if within(item, ("kernels",)) and not within(item, CONTRACTS)} - {"kernels"}
 

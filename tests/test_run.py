@@ -138,7 +138,7 @@ def test_a_broken_arm_is_told_and_the_others_are_measured(tmp_path, monkeypatch)
 def test_if_every_arm_breaks_each_reason_is_kept(tmp_path, monkeypatch):
     from kernels.emit import eager
 
-    def broken(self, o, rope, rows, wo_a, wo_b):
+    def broken(self, o, rope, rows, wo_a):
         raise RuntimeError("no such luck")
 
     monkeypatch.setattr(eager.Emit, "__call__", broken)
@@ -148,10 +148,15 @@ def test_if_every_arm_breaks_each_reason_is_kept(tmp_path, monkeypatch):
     assert (outcome.folder / "report.md").exists()
 
 
-@pytest.mark.parametrize("scope", ["ingest", "compress", "select", "score", "topk", "locate", "attend", "emit"])
+@pytest.mark.parametrize(
+    "scope",
+    ["ingest", "compress", "select", "score", "topk", "locate", "cover", "gather", "combine", "attend", "emit"],
+)
 def test_every_stage_can_be_timed_alone_in_a_mixed_stack(scope, tmp_path):
+    arms = [f"variant@arms.{name}=gathered" for name in ("never", "batch", "row", "direct")]
     outcome, summary = ran(
-        tmp_path, "+exp=short_ctx", *small_ladders("short_ctx"), f"measure.scope={scope}", "engine.layers=3"
+        *(tmp_path, "+exp=short_ctx", *small_ladders("short_ctx"), f"measure.scope={scope}", "engine.layers=3"),
+        *(arms if scope in ("gather", "combine") else []),
     )
     assert not outcome.failed, summary.headline
     for case in summary.cases:

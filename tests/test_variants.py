@@ -1,7 +1,7 @@
 """Knobs to objects: what a class may ask for, and what it is refused for."""
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import ClassVar, Literal
 
@@ -24,7 +24,7 @@ class Emit:
         if self.rows % 2:
             raise ValueError(f"rows={self.rows} must be even")
 
-    def __call__(self, o, rope, rows, wo_a, wo_b):
+    def __call__(self, o, rope, rows, wo_a):
         return o
 
     def refuses(self, model: Model) -> str | None:
@@ -38,6 +38,12 @@ class Quick(Emit):
 
 
 @dataclass(frozen=True)
+class Foreign(Quick):
+    def missing(self) -> str | None:
+        return "Foreign is not installed; pip install foreign"
+
+
+@dataclass(frozen=True)
 class Silent:
     rows: int = 1
 
@@ -45,7 +51,7 @@ class Silent:
 @pytest.fixture(autouse=True)
 def package(monkeypatch):
     module = ModuleType("outside.emit")
-    for kind in (Emit, Quick, Silent):
+    for kind in (Emit, Quick, Foreign, Silent):
         setattr(module, kind.__name__, kind)
         monkeypatch.setattr(kind, "__module__", "outside.emit")
     parent = ModuleType("outside")
@@ -119,8 +125,30 @@ def test_a_module_that_breaks_on_import_is_told(tmp_path, monkeypatch):
     assert "cannot be imported here: SyntaxError" in line
 
 
+@pytest.mark.parametrize("error", [ZeroDivisionError("no rows"), KeyError("rows"), SystemExit(3)], ids=repr)
+def test_whatever_a_class_raises_is_a_line(tiny, monkeypatch, error, tmp_path):
+    def raises(*_):
+        raise error
+
+    said = f"arms.x.emit._target_='outside.emit.Emit': {type(error).__name__} from {{'rows': 2}}: {error}"
+    monkeypatch.setattr(Emit, "refuses", raises)
+    (line,) = problems(with_emit(tiny.arms["never"], emit(rows=2)), tiny.model, "arms.x", "cpu")
+    assert line == f"arms.x.emit._target_='outside.emit.Emit': cannot be used: {type(error).__name__}: {error}"
+    monkeypatch.setattr(Emit, "__post_init__", raises)
+    assert lines(emit(rows=2)) == [said]
+    (tmp_path / "exiting_kernel.py").write_text("raise SystemExit(3)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "cannot be imported here: SystemExit: 3" in lines({"_target_": "exiting_kernel.Emit"})[0]
+
+
+def test_a_knob_whose_type_is_not_known_is_told(monkeypatch):
+    monkeypatch.setitem(Emit.__annotations__, "rows", "Rows_")
+    (line,) = lines(emit(rows=2))
+    assert line.startswith("arms.x.emit._target_='outside.emit.Emit': cannot be used: NameError: name 'Rows_'")
+
+
 def with_emit(variant: Variant, knobs: dict) -> Variant:
-    return Variant(variant.ingest, variant.compress, variant.select, variant.attend, knobs)
+    return replace(variant, emit=knobs)
 
 
 def test_a_kernel_may_refuse_a_model(tiny):
@@ -141,15 +169,27 @@ def test_a_kernel_may_refuse_a_device(tiny):
     assert lines({"_target_": "outside.emit.Quick", "device": "cpu"})[0].startswith("arms.x.emit.device='cpu'")
 
 
+def test_a_kernel_may_need_a_package_that_is_not_there(tiny):
+    """Told where it could run: on a CPU the package would not help."""
+    variant = with_emit(tiny.arms["never"], {"_target_": "outside.emit.Foreign"})
+    (line,) = problems(variant, None, "arms.x", "cuda")
+    assert line == (
+        "arms.x.emit._target_='outside.emit.Foreign': Foreign is not installed; pip install foreign, "
+        "or choose another variant"
+    )
+    (line,) = problems(variant, None, "arms.x", "cpu")
+    assert "runs on cuda only" in line
+
+
 def test_a_class_of_another_stage_is_told(tiny):
     variant = with_emit(tiny.arms["never"], tiny.arms["never"].attend)
     (line,) = problems(variant, tiny.model, "arms.x", "cpu")
-    assert "takes (q, keys, sink, scale), emit is called with (o, rope, rows, wo_a, wo_b)" in line
+    assert "takes (q, keys, sink, scale), emit is called with (o, rope, rows, wo_a)" in line
 
 
 def test_faults_of_all_stages_are_told(tiny):
     never = tiny.arms["never"]
-    variant = Variant(emit(rows=2), never.compress, never.select, {"_target_": "x"}, emit(rows=3))
+    variant = replace(never, ingest=emit(rows=2), attend={"_target_": "x"}, emit=emit(rows=3))
     assert [line.split("=")[0] for line in problems(variant, tiny.model, "arms.x", "cpu")] == [
         "arms.x.ingest._target_",
         "arms.x.attend._target_",

@@ -18,66 +18,15 @@ from kernels.attend.parts.knobs import SPLITS, check
 from kernels.attend.parts.launch import LOG2E
 from kernels.attend.parts.splits import choose_splits
 from kernels.contracts import Keys
-from kernels.layouts import SCALE_GROUP, FP8DSMLACache
+from kernels.fetch import fetch
+from kernels.layouts import FP8DSMLACache
 
-GROUP = tl.constexpr(SCALE_GROUP)
-SCALE_ROW = tl.constexpr(8)
 NONE = tl.constexpr(float("-inf"))
 
 
 @triton.jit
 def _length(p_length, width):
     return tl.minimum(tl.maximum(tl.load(p_length), 0), tl.cast(width, tl.int32))
-
-
-@triton.jit
-def _plain_part(p_row, m_row, first, o_c, C: tl.constexpr, dtype: tl.constexpr):
-    m_part = m_row[:, None] & (o_c < C)[None, :]
-    return tl.load(p_row[:, None] + (first + o_c)[None, :], mask=m_part, other=0.0).to(dtype)
-
-
-@triton.jit
-def _scaled_part(p_row, p_scale, m_row, GROUPS: tl.constexpr, BLOCK_G: tl.constexpr, dtype: tl.constexpr):
-    """e4m3 and UE8M0 -> [BLOCK_N, BLOCK_G * GROUP], exact."""
-    o_g = tl.arange(0, BLOCK_G)
-    o_c = tl.arange(0, GROUP)
-    m_group = m_row[:, None] & (o_g < GROUPS)[None, :]
-    b_scale = tl.load(p_scale[:, None] + o_g[None, :], mask=m_group, other=0)
-    b_scale = (b_scale.to(tl.int32) << 23).to(tl.float32, bitcast=True).to(dtype)
-    p_value = p_row[:, None, None] + o_g[None, :, None] * GROUP + o_c[None, None, :]
-    b_value = tl.load(p_value, mask=m_group[:, :, None], other=0)
-    b_value = b_value.to(tl.float8e4nv, bitcast=True).to(dtype) * b_scale[:, :, None]
-    return b_value.reshape(p_row.shape[0], BLOCK_G * GROUP)
-
-
-@triton.jit
-def _tile(
-    p_cache,
-    b_slots,
-    FP8: tl.constexpr,
-    PAGE: tl.constexpr,
-    STRIDE: tl.constexpr,
-    A: tl.constexpr,
-    B: tl.constexpr,
-    BLOCK_A: tl.constexpr,
-    BLOCK_B: tl.constexpr,
-    dtype: tl.constexpr,
-):
-    m_row = b_slots >= 0
-    b_known = tl.where(m_row, b_slots, 0)
-    b_page = (b_known // PAGE).to(tl.int64) * STRIDE
-    b_row = b_known % PAGE
-    o_b = tl.arange(0, BLOCK_B)
-    if FP8:
-        p_row = p_cache + b_page + b_row * (A + 2 * B)
-        p_scale = p_cache + b_page + (PAGE * (A + 2 * B) + b_row * SCALE_ROW)
-        b_a = _scaled_part(p_row, p_scale, m_row, A // GROUP, BLOCK_A // GROUP, dtype)
-        p_rope = (p_row + A).to(tl.pointer_type(tl.bfloat16), bitcast=True)
-        return b_a, _plain_part(p_rope, m_row, 0, o_b, B, dtype)
-    else:
-        p_row = p_cache + b_page + b_row * (A + B)
-        b_a = _plain_part(p_row, m_row, 0, tl.arange(0, BLOCK_A), A, dtype)
-        return b_a, _plain_part(p_row, m_row, A, o_b, B, dtype)
 
 
 @triton.jit(do_not_specialize=("T", "H", "splits"))
@@ -141,7 +90,7 @@ def _attend(
         for i in range(tl.maximum(start - before, 0), tl.minimum(stop - before, own_tiles)):
             o_column = i * BLOCK_N + o_n
             b_slots = tl.load(p_row + o_column, mask=o_column < length, other=-1)
-            b_ka, b_kb = _tile(p_caches[s], b_slots, FP8[s], PAGES[s], STRIDES[s], A, B, BLOCK_A, BLOCK_B, dtype)
+            b_ka, b_kb = fetch(p_caches[s], b_slots, FP8[s], PAGES[s], STRIDES[s], A, B, BLOCK_A, BLOCK_B, dtype)
             # [BLOCK_H, BLOCK_N]
             b_s = tl.dot(b_qa, tl.trans(b_ka), input_precision=PRECISION)
             if B > 0:

@@ -1,4 +1,4 @@
-"""Inverse rotation in one pass over the heads' outputs, then both projections in their dtype."""
+"""Inverse rotation in one pass over the heads' outputs, then the projection, written where its result belongs."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -24,10 +24,12 @@ class Emit:
     def refuses(self, model: Any) -> str | None:
         return refusal(model.head_dim, model.rope_dim)
 
-    def __call__(self, o: Tensor, rope: Rope, rows: Rows, wo_a: Tensor, wo_b: Tensor) -> Tensor:
-        groups, _, width = wo_a.shape
-        latent = torch.bmm(self.unturned(o, rope, rows).view(-1, groups, width).transpose(0, 1), wo_a.mT)
-        return latent.transpose(0, 1).flatten(1) @ wo_b.T
+    def __call__(self, o: Tensor, rope: Rope, rows: Rows, wo_a: Tensor) -> Tensor:
+        groups, rank, width = wo_a.shape
+        turned = self.unturned(o, rope, rows).view(-1, groups, width)
+        latent = o.new_empty(len(o), groups, rank)
+        torch.bmm(turned.transpose(0, 1), wo_a.mT, out=latent.transpose(0, 1))
+        return latent.flatten(1)
 
     def unturned(self, o: Tensor, rope: Rope, rows: Rows) -> Tensor:
         """o [T, H, D] turned back by the position of its row."""

@@ -3,14 +3,13 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from kernels.contracts import Pages, Rows, Scored
 from kernels.select.fill import entries_of
-from kernels.select.published import map_row
+from kernels.select.published import map_row, map_rows
 
 
 @dataclass(frozen=True)
@@ -23,16 +22,7 @@ class Locate:
         self, chosen: Tensor | None, scored: Scored, rows: Rows, pages: Pages, ratio: int, width: int
     ) -> tuple[Tensor, Tensor]:
         entries = entries_of(chosen, scored, rows, ratio, width)
-        slots = torch.empty_like(entries)
-        lengths = torch.empty(len(entries), dtype=torch.int32, device=entries.device)
-        if len(entries):
-            locate_kernel[(len(entries),)](
-                *(slots, lengths, entries, rows.request, rows.valid, pages.block_table),
-                *(slots.stride(0), entries.stride(0), width, pages.block_table.stride(0), pages.page_size),
-                BLOCK=self.block,
-                num_warps=self.num_warps,
-            )
-        return slots, lengths
+        return map_rows(locate_kernel, entries, rows, pages, self.block, self.num_warps)
 
 
 @triton.jit

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from kernels.contracts import Pages, Rows, Scored
 from kernels.layouts import slots_of
+from kernels.select.entries import entries_of
 
 
 @dataclass(frozen=True)
@@ -14,11 +15,6 @@ class Locate:
     def __call__(
         self, chosen: Tensor | None, scored: Scored, rows: Rows, pages: Pages, ratio: int, width: int
     ) -> tuple[Tensor, Tensor]:
-        column = torch.arange(width, dtype=torch.int32, device=rows.positions.device)
-        entries = torch.where(column < rows.visible(ratio)[:, None], column, -1)  # [T, width]
-        if chosen is not None:
-            assert chosen.shape[1] == width, (chosen.shape, width)
-            entries[slice(None) if scored.index is None else scored.index] = chosen
-            entries.masked_fill_(~rows.valid[:, None], -1)
+        entries = entries_of(chosen, scored, rows, ratio, width)
         slots = slots_of(pages.block_table, rows.request[:, None], entries, pages.page_size)
         return slots.int(), (entries >= 0).sum(1, dtype=torch.int32)

@@ -1,7 +1,30 @@
 """What vLLM's global top-k index kernel does: one program a row, in blocks as wide as its launch says."""
 
+from typing import Any
+
+import torch
 import triton
 import triton.language as tl
+from torch import Tensor
+
+from kernels.contracts import Pages, Rows
+
+
+def map_rows(
+    kernel: Any, entries: Tensor, rows: Rows, pages: Pages, block: int, num_warps: int, **constants: int
+) -> tuple[Tensor, Tensor]:
+    """entries [T, width] -> slots [T, width], lengths [T]; the kernel maps a row with `map_row`."""
+    slots = torch.empty_like(entries)
+    lengths = torch.empty(len(entries), dtype=torch.int32, device=entries.device)
+    if len(entries):
+        kernel[(len(entries),)](
+            *(slots, lengths, entries, rows.request, rows.valid, pages.block_table),
+            *(slots.stride(0), entries.stride(0), slots.shape[1], pages.block_table.stride(0), pages.page_size),
+            BLOCK=block,
+            **constants,
+            num_warps=num_warps,
+        )
+    return slots, lengths
 
 
 @triton.jit

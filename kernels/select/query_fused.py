@@ -25,11 +25,13 @@ def prepare(
     heads_per_program: int,
     warps: int,
     overlap: bool = False,
+    share: float = 0.5,
 ) -> tuple[Tensor, Tensor]:
     """q [S, I, X], weights [S, I] -> values [S, heads, channels] and float32 weights [S, heads], zero beyond I and X.
 
     score = sum_h weights_h * (x + |x|), x = values_h . k: the weights hold the score's factors, the scale of each e4m3
-    row (layouts.quantise) and the half of relu(x) = (x + |x|) / 2. Rows with visible <= skip_up_to are not written.
+    row (layouts.quantise) and the half of relu(x) = (x + |x|) / 2, or another share for kernels that compute relu(x).
+    Rows with visible <= skip_up_to are not written.
     """
     values = torch.empty((len(q), heads, channels), dtype=dtype, device=q.device)
     scaled = torch.empty((len(q), heads), dtype=torch.float32, device=q.device)
@@ -46,7 +48,7 @@ def prepare(
         q.stride(0),
         q.stride(1),
         weights.stride(0),
-        0.5 * q.shape[2] ** -0.5 * q.shape[1] ** -0.5,
+        share * q.shape[2] ** -0.5 * q.shape[1] ** -0.5,
         RATIO=ratio,
         SKIP=skip_up_to,
         I=q.shape[1],

@@ -1,6 +1,7 @@
 """The command line -> the overrides of each job, composed; what Hydra has against them becomes lines."""
 
-from collections.abc import Sequence
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -16,6 +17,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from pipeline.door.words import nearest, shown
+from pipeline.schema import ConfigError
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 REFUSALS = (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError, TypeError)
@@ -68,12 +70,29 @@ class CommandLine:
         while True:
             try:
                 return hydra.compose("config", [*left, self._searchpath()]), lines
+            except RecursionError:
+                selfish = next(
+                    (text for text in left if not self._recurses([one for one in left if one != text])), "config"
+                )
+                return None, [
+                    *lines,
+                    f"{selfish}: includes itself; look at the defaults of that file and of those it names",
+                ]
             except REFUSALS as error:
                 refused = next((text for text in left if _blames(error, text)), None)
                 lines.append(_refusal(error, refused))
-                if refused is None:
-                    return None, lines
-                left.remove(refused)
+            if refused is None:
+                return None, lines
+            left.remove(refused)
+
+    def _recurses(self, overrides: Sequence[str]) -> bool:
+        try:
+            hydra.compose("config", [*overrides, self._searchpath()])
+        except RecursionError:
+            return True
+        except REFUSALS:
+            pass
+        return False
 
     def files(self, job: Sequence[str]) -> list[Path]:
         """What a job that can be composed is composed of."""
@@ -116,6 +135,31 @@ class CommandLine:
 
     def _groups(self) -> set[str]:
         return {path.name for folder in self.folders for path in folder.iterdir() if path.is_dir()}
+
+
+def option_faults(options: Namespace) -> Iterator[str]:
+    """Hydra's options that mean nothing here; it would end in a traceback, or leave them out."""
+    if options.config_name:
+        yield f"--config-name={options.config_name}: there is one config; choose an experiment with +exp=NAME"
+    if options.config_path:
+        yield f"--config-path={options.config_path}: the config is {CONF}; more files come with --config-dir=FOLDER"
+    if options.experimental_rerun:
+        yield f"--experimental-rerun={options.experimental_rerun}: is not supported; give the overrides again"
+    for name in ("resolve", "package"):
+        if getattr(options, name) and not options.cfg:
+            yield f"--{name}: says how a config is shown; add --cfg=job, or leave it out"
+
+
+def composed(overrides: Sequence[str]) -> DictConfig:
+    """The config of one job. ConfigError with what is wrong with the overrides."""
+    line = CommandLine(overrides)
+    if refused := line.faults():
+        raise ConfigError(refused.values())
+    [job] = line.jobs()
+    config, lines = line.compose(job)
+    if lines:
+        raise ConfigError(lines)
+    return config
 
 
 def _parsed(text: str) -> Override:

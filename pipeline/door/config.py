@@ -8,8 +8,9 @@ from hydra.utils import to_absolute_path
 from omegaconf import DictConfig, OmegaConf
 from pydantic import TypeAdapter
 
-from pipeline.door import rules
+from pipeline.door import questions, rules
 from pipeline.door.draft import Draft, draft
+from pipeline.questions import Claim, Gate, Projection, Traffic
 from pipeline.schema import Config, ConfigError, Engine, Measure, Model, Seed, Track, Variant, Workload
 from pipeline.work.workload import cases
 
@@ -32,6 +33,11 @@ def sound(composed: DictConfig) -> Config:
         output_dir=to_absolute_path(config.output_dir),
         engine=replace(config.engine, weights=config.engine.weights and to_absolute_path(config.engine.weights)),
         track=replace(config.track, uri=config.track.uri and _absolute_uri(config.track.uri)),
+        traffic={
+            name: replace(one, trace=one.trace and to_absolute_path(one.trace)) for name, one in config.traffic.items()
+        },
+        projection=config.projection
+        and replace(config.projection, benchmark=to_absolute_path(config.projection.benchmark)),
     )
 
 
@@ -40,11 +46,15 @@ def faults(composed: DictConfig) -> Iterator[str]:
     found = draft(composed)
     yield from found.lines
     model, engine = found.sound(Model, "model"), found.sound(Engine, "engine")
-    yield from rules.experiment(model, engine, found.sound(Measure, "measure"))
+    measure = found.sound(Measure, "measure")
+    yield from rules.experiment(model, engine, measure)
+    yield from rules.ungathered(found.entries(Variant, "arms"), measure) if measure else ()
     yield from _work_faults(found, model, engine)
+    yield from _question_faults(found, engine)
     yield from _track_faults(found.sound(Track, "track"))
     yield from _weights_faults(model, engine)
     yield from _kernel_faults(found, model, engine)
+    yield from _scope_faults(found, model, engine, measure)
 
 
 def _work_faults(found: Draft, model: Model | None, engine: Engine | None) -> Iterator[str]:
@@ -62,6 +72,19 @@ def _work_faults(found: Draft, model: Model | None, engine: Engine | None) -> It
             yield from rules.unchunked(drawn, engine) if engine else ()
 
 
+def _question_faults(found: Draft, engine: Engine | None) -> Iterator[str]:
+    held = found.data.get("arms")
+    arms = list(held) if isinstance(held, dict) else []
+    if claim := found.sound(Claim | None, "claim"):
+        yield from questions.claim(claim, arms)
+    for name, traffic in found.entries(Traffic, "traffic").items():
+        yield from questions.traffic(f"traffic.{name}", traffic)
+    if projection := found.sound(Projection | None, "projection"):
+        yield from questions.projection(projection, engine)
+    if gate := found.sound(Gate, "gate"):
+        yield from questions.gate(gate, arms)
+
+
 def _track_faults(track: Track | None) -> Iterator[str]:
     if track and track.uri is not None and not track.uri.startswith(SQLITE):
         yield (
@@ -77,8 +100,8 @@ def _weights_faults(model: Model | None, engine: Engine | None) -> Iterator[str]
     if not Path(path).is_file():
         yield f"engine.weights={engine.weights}: no such file; give a safetensors file, or null to draw weights"
     elif model:
+        from pipeline.engine.checkpoint import lacking
         from pipeline.engine.stack import schedule  # imports torch
-        from pipeline.engine.weights import lacking
 
         lines = lacking(path, model, schedule(model, engine))
         try:
@@ -103,6 +126,26 @@ def _kernel_faults(found: Draft, model: Model | None, engine: Engine | None) -> 
         yield from problems(variant, model, f"arms.{name}", device)
     if reference:
         yield from problems(reference, model, "reference", device)
+
+
+def _scope_faults(found: Draft, model: Model | None, engine: Engine | None, measure: Measure | None) -> Iterator[str]:
+    """Of a config that is sound but for this."""
+    seed = found.sound(Seed, "seed")
+    if found.lines or seed is None or not (model and engine and measure) or measure.scope == "stack":
+        return
+    arms, workloads = found.entries(Variant, "arms"), found.entries(Workload, "workloads")
+    if any((*rules.experiment(model, engine, measure), *rules.ungathered(arms, measure))):
+        return
+    if any(line for name, asked in workloads.items() for line in rules.workload(name, asked)):
+        return
+    try:
+        drawn = cases(workloads, model, seed)
+    except ConfigError:
+        return
+    if not any(rules.unchunked(drawn, engine)):
+        from pipeline.door.scope import uncalled  # imports torch
+
+        yield from uncalled(measure.scope, model, engine, arms, drawn)
 
 
 def _absolute_uri(uri: str) -> str:

@@ -1,16 +1,19 @@
 """What no single field can tell: rules that hold between the parts of an experiment."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
 from itertools import pairwise
 from math import gcd
 
-from pipeline.schema import Engine, Fixed, Length, Listed, LogNormal, Measure, Model, Uniform, Workload
+from pipeline.fields import Fixed, Length, Listed, LogNormal, Uniform
+from pipeline.schema import Engine, Measure, Model, Prefill, Variant, Workload
 from pipeline.work.workload import Case
 
 SCALE_GROUP = 64  # channels that share a scale in fp8_ds_mla
 KINDS_WITH = {
     "compress": {"csa", "hca"},
-    "locate": {"csa", "hca"},
+    "locate": {"csa"},
+    "cover": {"hca"},
     "select": {"csa"},
     "score": {"csa"},
     "topk": {"csa"},
@@ -27,6 +30,17 @@ def experiment(model: Model | None, engine: Engine | None, measure: Measure | No
         yield from _layers(model, engine)
     if model and engine and measure:
         yield from _scope(model, engine, measure)
+
+
+def ungathered(arms: Mapping[str, Variant], measure: Measure) -> Iterator[str]:
+    """A stage that an arm may lack can be timed alone only where every arm has it."""
+    if measure.scope in {part.name for part in fields(Prefill)}:
+        for name, variant in arms.items():
+            if variant.prefill is None:
+                yield (
+                    f"measure.scope={measure.scope}: arms.{name}.prefill=null has no such stage; drop the arm "
+                    f"('~arms.{name}'), or give it one that gathers, such as variant@arms.{name}=gathered"
+                )
 
 
 def unchunked(cases: Iterable[Case], engine: Engine) -> Iterator[str]:

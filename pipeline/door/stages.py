@@ -1,13 +1,22 @@
 """A variant's YAML -> the stages that an arm runs."""
 
+from collections.abc import Iterable
+from dataclasses import fields
+from typing import Any
+
 from pipeline.door.variants import build
-from pipeline.engine.layer import Stages
+from pipeline.engine.layer import Prefill, Stages
 from pipeline.engine.select import Select
 from pipeline.schema import Variant
 
 
 def stages(variant: Variant, where: str = "variant") -> Stages:
     """ConfigError where a `_target_` or a knob is wrong."""
-    parts = {name: build(getattr(variant.select, name), f"{where}.select.{name}") for name in Select.parts()}
-    rest = {name: build(getattr(variant, name), f"{where}.{name}") for name in ("ingest", "compress", "attend", "emit")}
-    return Stages(select=Select(**parts), **rest)
+
+    def built(group: Any, names: Iterable[str], place: str) -> dict[str, Any]:
+        return {name: build(getattr(group, name), f"{place}.{name}") for name in names}
+
+    select = Select(**built(variant.select, Select.parts(), f"{where}.select"))
+    prefill = variant.prefill and Prefill(**built(variant.prefill, Prefill.parts(), f"{where}.prefill"))
+    whole = [stage.name for stage in fields(Stages) if stage.name not in ("select", "prefill", "share")]
+    return Stages(select=select, prefill=prefill, share=variant.share, **built(variant, whole, where))

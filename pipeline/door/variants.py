@@ -4,8 +4,9 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
-from operator import attrgetter
+from functools import reduce
 from typing import Annotated, Any, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -22,8 +23,13 @@ CONTRACTS = {
     "select.topk": contracts.TopK,
     "select.shortcut": contracts.Shortcut,
     "select.locate": contracts.Locate,
+    "cover": contracts.Cover,
+    "prefill.gather": contracts.Gather,
+    "prefill.combine": contracts.Combine,
     "attend": contracts.Attend,
     "emit": contracts.Emit,
+    "norm": contracts.Norm,
+    "project": contracts.Project,
 }
 FINITE = ConfigDict(allow_inf_nan=False)
 Size = Annotated[int, Bounds(ge=1, lt=1 << 31)]  # what a knob is whose type is a plain int
@@ -32,7 +38,8 @@ Size = Annotated[int, Bounds(ge=1, lt=1 << 31)]  # what a knob is whose type is 
 def build(knobs: Knobs, where: str) -> Any:
     """An instance of the class that `_target_` names, with the knobs as its fields. ConfigError where it cannot be."""
     target = _target(knobs, where)
-    faults = list(_knob_faults(target, knobs, where))
+    with _told(_named(knobs, where)):
+        faults = list(_knob_faults(target, knobs, where))
     if faults:
         raise ConfigError(faults)
     values = _values(knobs)
@@ -40,30 +47,56 @@ def build(knobs: Knobs, where: str) -> Any:
         return target(**values)
     except ValueError as error:
         raise ConfigError([f"{where}={shown(values)}: {error}"]) from error
+    except (Exception, SystemExit) as error:
+        raise ConfigError([f"{_named(knobs, where)}: {type(error).__name__} from {shown(values)}: {error}"]) from error
 
 
 def problems(variant: Variant, model: Model | None, where: str, device: str | None) -> Iterator[str]:
     """A line for each stage that cannot be built, breaks its contract, or refuses the model or the device.
 
-    `device`: cpu or cuda. A class that runs on one of them only says so: `device: ClassVar[str] = "cuda"`.
+    `device`: cpu or cuda. A class that runs on one of them only says so: `device: ClassVar[str] = "cuda"`; one that
+    needs a package says with `missing()` which one is not there, and how to get it.
     """
     for stage, contract in CONTRACTS.items():
-        knobs, place = attrgetter(stage)(variant), f"{where}.{stage}"
+        knobs, place = reduce(_part, stage.split("."), variant), f"{where}.{stage}"
+        if knobs is None:
+            continue
         try:
             made = build(knobs, place)
+            with _told(_named(knobs, place)):
+                fault = _misfit(made, stage, contract, model, device)
         except ConfigError as error:
             yield from error.lines
-            continue
-        takes, needed = _parameters(type(made)), _parameters(contract)
-        if takes != needed:
-            yield f"{_named(knobs, place)}: takes ({takes}), {stage} is called with ({needed}); name another class"
-            continue
-        only = getattr(made, "device", device)
-        if device and only != device:
-            remedy = "choose another variant or a machine with a GPU" if only == "cuda" else f"use engine.device={only}"
-            yield f"{_named(knobs, place)}: runs on {only} only, engine.device is {device} here; {remedy}"
-        if refusal := model and hasattr(made, "refuses") and made.refuses(model):
-            yield f"{_named(knobs, place)}: refuses model {model.name}: {refusal}"
+        else:
+            yield from [f"{_named(knobs, place)}: {fault}"] if fault else []
+
+
+def _misfit(made: Any, stage: str, contract: type, model: Model | None, device: str | None) -> str | None:
+    takes, needed = _parameters(type(made)), _parameters(contract)
+    if takes != needed:
+        return f"takes ({takes}), {stage} is called with ({needed}); name another class"
+    only = getattr(made, "device", device)
+    if device and only != device:
+        remedy = "choose another variant or a machine with a GPU" if only == "cuda" else f"use engine.device={only}"
+        return f"runs on {only} only, engine.device is {device} here; {remedy}"
+    if refusal := model and hasattr(made, "refuses") and made.refuses(model):
+        return f"refuses model {model.name}: {refusal}"
+    if absent := hasattr(made, "missing") and made.missing():
+        return f"{absent}, or choose another variant"
+    return None
+
+
+@contextmanager
+def _told(said: str) -> Iterator[None]:
+    """What somebody's class raises when it is looked at is a line too."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        raise ConfigError([f"{said}: cannot be used: {type(error).__name__}: {error}"]) from error
+
+
+def _part(group: Any, name: str) -> Any:
+    return group and getattr(group, name)
 
 
 def _target(knobs: Knobs, where: str) -> type:
@@ -77,7 +110,7 @@ def _target(knobs: Knobs, where: str) -> type:
         if f"{module_path}.".startswith(f"{error.name}."):
             raise ConfigError([f"{said}: there is no module {error.name}; {_modules_beside(error.name)}"]) from error
         raise ConfigError([f"{said}: cannot be imported here: {error}"]) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ConfigError([f"{said}: cannot be imported here: {type(error).__name__}: {error}"]) from error
     if not _runs(getattr(module, name, None)):
         names = [key for key, value in vars(module).items() if _runs(value) and value.__module__ == module_path]

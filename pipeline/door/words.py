@@ -62,7 +62,8 @@ class Schema:
             case "integer":
                 return f"a whole number {_bounds(node)}".strip()
             case "number":
-                return f"a number {_bounds(node)}".strip()
+                such = f", such as {_or(node['examples'])}" if "examples" in node else ""
+                return f"a number {_bounds(node)}{such}".strip()
             case "boolean":
                 return "true or false"
             case "null":
@@ -72,7 +73,8 @@ class Schema:
             case "array":
                 return f"a list{' of one or more' * ('minItems' in node)}, each {self.allowed(node['items'])}"
             case _:
-                return f"a group with {', '.join(node.get('properties', ['_target_']))}"
+                keys = self._shared_node(node.get("propertyNames", {})).get("enum", ["_target_"])
+                return f"a group with {', '.join(node.get('properties', keys))}"
 
     def is_group(self, node: Node | None) -> bool:
         return node is not None and self._inner(node).get("type") == "object"

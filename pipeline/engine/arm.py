@@ -12,7 +12,7 @@ from pipeline.engine.caches import fill_prefix, layer_caches
 from pipeline.engine.layer import Layer, LayerCaches, LayerOutput, Stages
 from pipeline.engine.plan import Plan
 from pipeline.engine.stack import Blueprint
-from pipeline.schema import Engine
+from pipeline.schema import Engine, Kind
 
 
 class Arm(Protocol):
@@ -44,6 +44,7 @@ class StackArm:
     seed: int
 
     def __post_init__(self) -> None:
+        self.blueprint = self.blueprint.prepared(self.stages.project)
         self.layers = self.blueprint.layers(self.stages)
         self.caches: list[LayerCaches] = [
             layer_caches(
@@ -68,16 +69,26 @@ class StackArm:
         other.__dict__.update(self.__dict__, stages=stages, layers=self.blueprint.layers(stages))
         return other
 
+    def share_memory(self, other: "StackArm") -> None:
+        """From now on with the weights and caches of an arm that writes the same into them."""
+        self.blueprint, self.caches = other.blueprint, other.caches
+        self.layers = self.blueprint.layers(self.stages)
+
+    def surroundings(self, step: int) -> tuple[Stages, Tensor, StepInputs]:
+        """What runs a prepared step, and on what: stages, hidden states, inputs."""
+        return self.stages, self.hidden[step], self.plan.inputs[step]
+
     def step(self, step: int) -> list[LayerOutput]:
         """Outputs of every layer. Asynchronous on a GPU."""
         return self.forward(self.layers, self.hidden[step], self.plan.inputs[step])
 
     def forward(self, layers: Sequence[Layer], x: Tensor, inputs: StepInputs) -> list[LayerOutput]:
         outputs: list[LayerOutput] = []
+        shared: dict[Kind, Any] = {}
         for layer, caches in zip(layers, self.caches, strict=True):
             if outputs:
                 x = torch.nn.functional.rms_norm(x + outputs[-1].y, x.shape[-1:])
-            outputs.append(layer(x, inputs, caches))
+            outputs.append(layer(x, inputs, caches, shared=shared))
         return outputs
 
 

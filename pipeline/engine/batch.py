@@ -27,6 +27,7 @@ class StepInputs:
     pages: dict[str, Pages]
     window_slots: torch.Tensor  # int32 [T, W], ascending, -1 at the tail
     window_lengths: torch.Tensor  # int32 [T]
+    visible: dict[str, torch.Tensor]  # int32 [T] of each kind that compresses: entries that a token may attend
     tokens: int  # real rows; the rows behind them are padding
 
     @property
@@ -82,6 +83,11 @@ def step_inputs(
         pages={name: address(name) for name in pools},
         window_slots=padded(window_slots, -1, np.int32),
         window_lengths=padded(seen, 0, np.int32),
+        visible={
+            name.removesuffix(".entries"): padded((positions + 1) // pool.space.tokens_per_row, 0, np.int32)
+            for name, pool in pools.items()
+            if name.endswith(".entries")
+        },
         tokens=tokens,
     )
 

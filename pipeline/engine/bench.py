@@ -31,26 +31,37 @@ def bench(
     blueprint: Blueprint,
     arms: Mapping[str, Stages],
     reference: Stages,
+    one_memory: bool = False,
 ) -> Bench:
+    """`one_memory`: all arms, which write the same, have the first one's caches. Where a cache lies costs time too."""
     model, engine = config.model, config.engine
     needed = spaces(model, engine, set(blueprint.kinds))
     layout = plan(case.requests, steps, needed, model.window, config.seed, blueprint.device)
     hidden = hidden_states(layout, model.hidden, config.seed, blueprint)
 
     kind = GraphArm if engine.graph == "full" else StackArm
+    made = tuple(kind(name, blueprint, stages, layout, hidden, engine, config.seed) for name, stages in arms.items())
+    if one_memory:
+        for arm in made[1:]:
+            arm.share_memory(made[0])
     return Bench(
-        tuple(kind(name, blueprint, stages, layout, hidden, engine, config.seed) for name, stages in arms.items()),
+        made,
         StackArm("reference", blueprint.float32(), reference, layout, hidden, engine, config.seed),
     )
 
 
-def timed(arms: Sequence[StackArm], scope: str) -> Sequence[Arm]:
-    """What runs under the clock: the arms, or one stage of each, as graphs where the arms are."""
+def timed(arms: Sequence[StackArm], scope: str, cold: bool = False) -> Sequence[Arm]:
+    """What runs under the clock: the arms, or one stage of each, as graphs where the arms are.
+
+    `cold`: one call a graph, for the second would find warm what the first left.
+    """
     if scope == "stack" or not arms:
         return arms
     alone = stage_arms(arms, scope)
-    graphs = isinstance(arms[0], GraphArm)
-    return [GraphStageArm(arm.name, arm.stage, arm.calls) for arm in alone] if graphs else alone
+    if not isinstance(arms[0], GraphArm):
+        return alone
+    repeats = 1 if cold else GraphStageArm.repeats
+    return [GraphStageArm(arm.name, arm.stage, arm.calls, repeats) for arm in alone]
 
 
 def hidden_states(layout: Plan, width: int, seed: int, blueprint: Blueprint) -> list[Tensor]:

@@ -30,9 +30,10 @@ def resolved(engine: Engine) -> Engine:
     if engine.device == "cuda" and not there:
         raise ValueError("engine.device=cuda: torch sees no CUDA device here; allowed here: cpu, auto")
     device = engine.device if engine.device != "auto" else "cuda" if there else "cpu"
-    if engine.graph == "full" and device != "cuda":
+    if engine.graph != "off" and device != "cuda":
         raise ValueError(
-            f"engine.graph=full: CUDA graphs need a CUDA device, engine.device is {device} here; use engine.graph=off"
+            f"engine.graph={engine.graph}: CUDA graphs need a CUDA device, engine.device is {device} here; "
+            "use engine.graph=off"
         )
     dtype = engine.dtype if engine.dtype != "auto" else "bf16" if hardware(device).bf16 else "fp32"
     return replace(engine, device=device, dtype=dtype)

@@ -7,6 +7,7 @@ is never part of one (vLLM #52492 shows what happens otherwise).
 """
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor
 from kernels.contracts import Batch, Pages, Rows, Scored
 from pipeline.engine.arm import StackArm, StageArm
 from pipeline.engine.batch import StepInputs
-from pipeline.engine.layer import LayerOutput
+from pipeline.engine.layer import LayerOutput, Stages
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,18 @@ class GraphArm(StackArm):
         captured.replay()
         return captured.rows(self.plan.inputs[step].tokens)
 
+    def surroundings(self, step: int) -> tuple[Stages, Tensor, StepInputs]:
+        """Those of the step's graph, copied from its buffers."""
+        captured = self._of_step.get(step)
+        if captured is None:
+            return super().surroundings(step)
+        return self._decided(self._skips(self.plan.inputs[step])), captured.x.clone(), deepcopy(captured.inputs)
+
+    def _decided(self, skips: bool) -> Stages:
+        none = torch.empty(0, dtype=torch.int64, device=self.blueprint.device)
+        decided = Decided(Scored(none if skips else None))
+        return replace(self.stages, select=replace(self.stages.select, shortcut=decided))
+
     def _skips(self, inputs: StepInputs) -> bool:
         if "csa" not in self.blueprint.kinds:
             return False
@@ -87,9 +100,7 @@ class GraphArm(StackArm):
 
     def _capture(self, size: int, skips: bool, step: int) -> Captured:
         device = self.blueprint.device
-        none = torch.empty(0, dtype=torch.int64, device=device)
-        decided = Decided(Scored(none if skips else None))
-        layers = self.blueprint.layers(replace(self.stages, select=replace(self.stages.select, shortcut=decided)))
+        layers = self.blueprint.layers(self._decided(skips))
         inputs = _buffers([each for each in self.plan.inputs if each.decodes], size)
         captured = Captured(lambda: None, inputs, self.hidden[step].new_zeros(size, self.hidden[step].shape[1]), [])
         self._fill(captured, step)
@@ -118,7 +129,7 @@ class GraphStageArm(StageArm):
     `prepare` raises where the stage asks the device something while it is captured.
     """
 
-    repeats = 20
+    repeats: int = 20
     _graphs: dict[int, torch.cuda.CUDAGraph] = field(default_factory=dict)
 
     def prepare(self, step: int) -> None:
@@ -158,8 +169,9 @@ def _buffers(steps: list[StepInputs], size: int) -> StepInputs:
         like(first.batch.seq_lens, size),
         max(step.batch.max_seq_len for step in steps),
     )
-    window = first.window_slots.shape[1]
-    return StepInputs(batch, pages, like(first.window_slots, size, window), like(first.window_lengths, size), size)
+    window = like(first.window_slots, size, first.window_slots.shape[1])
+    visible = {kind: like(held, size) for kind, held in first.visible.items()}
+    return StepInputs(batch, pages, window, like(first.window_lengths, size), visible, size)
 
 
 def _pairs(buffers: StepInputs, step: StepInputs) -> list[tuple[Tensor, Tensor, int]]:
@@ -173,6 +185,7 @@ def _pairs(buffers: StepInputs, step: StepInputs) -> list[tuple[Tensor, Tensor, 
         (held.seq_lens, given.seq_lens, 0),
         (buffers.window_slots, step.window_slots, -1),
         (buffers.window_lengths, step.window_lengths, 0),
+        *((visible, step.visible[kind], 0) for kind, visible in buffers.visible.items()),
     ]
     for name, pages in buffers.pages.items():
         pairs.append((pages.block_table, step.pages[name].block_table, 0))

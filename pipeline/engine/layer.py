@@ -1,18 +1,44 @@
-"""One attention layer: projections here, everything else in the five stages."""
+"""One attention layer: what goes from stage to stage."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import linear, rms_norm
+from torch.nn.functional import linear
 
-from kernels.contracts import Attend, Compress, Emit, Ingest, Keys, Scored, Stream
-from kernels.layouts import Cache, PlainCache
+from kernels.contracts import (
+    Attend,
+    Combine,
+    Compress,
+    Cover,
+    Emit,
+    Gather,
+    Ingest,
+    Keys,
+    Norm,
+    Project,
+    Scored,
+    Stream,
+)
+from kernels.layouts import Cache, PlainCache, Workspace
 from kernels.rope import Rope
 from pipeline.engine.batch import StepInputs
-from pipeline.engine.select import Indexer, Select, Selection
+from pipeline.engine.select import Gathered, Indexer, Select, Selection
 from pipeline.engine.weights import LayerWeights, overlap
+from pipeline.fields import MAX_TOKENS
 from pipeline.schema import Kind, Model
+
+
+@dataclass(frozen=True)
+class Prefill:
+    gather: Gather
+    combine: Combine
+
+    @classmethod
+    def parts(cls) -> tuple[str, ...]:
+        return tuple(part.name for part in fields(cls))
 
 
 @dataclass(frozen=True)
@@ -20,8 +46,13 @@ class Stages:
     ingest: Ingest
     compress: Compress
     select: Select
+    cover: Cover
+    prefill: Prefill | None  # None: prompts too are attended straight from the caches
     attend: Attend
     emit: Emit
+    norm: Norm
+    project: Project
+    share: bool  # what does not differ between the layers of a kind is made once a step
 
 
 @dataclass(frozen=True)
@@ -40,7 +71,7 @@ class LayerOutput:
     kind: Kind
     x: Tensor  # [T, hidden], what went in
     y: Tensor  # [T, hidden]
-    selection: Selection | None  # None in swa layers
+    selection: Selection | Gathered | None  # None in swa layers
 
 
 @dataclass(frozen=True)
@@ -52,22 +83,39 @@ class Layer:
     stages: Stages
 
     def __call__(
-        self, x: Tensor, step: StepInputs, caches: LayerCaches, selection: Selection | None = None
+        self,
+        x: Tensor,
+        step: StepInputs,
+        caches: LayerCaches,
+        selection: Selection | Gathered | None = None,
+        shared: dict[Kind, Any] | None = None,
     ) -> LayerOutput:
-        """x [T, hidden]. A given selection replaces the layer's own."""
+        """x [T, hidden]. A given selection replaces the layer's own, and is attended straight from the caches.
+
+        `shared` holds what layers of a kind share in this step.
+        """
         model, weights, rows = self.model, self.weights, step.batch.rows
         latent, kv = self._latent_and_kv(x)
-        q = linear(latent, weights.q).unflatten(-1, (-1, model.head_dim))
+        q = self.stages.project(latent, weights.q).unflatten(-1, (-1, model.head_dim))
         q = self.stages.ingest(
             q, kv, weights.kv_norm, model.norm_eps, self.rope, rows, caches.window, step.pages["window"]
         )
-        keys = [Keys(caches.window, step.window_slots, step.window_lengths)]
         if self.kind != "swa":
             self._compress(x, step, caches)
-            selection = selection or self._select(latent, x, step, caches)
-            keys.append(Keys(caches.main, selection.slots, selection.lengths))
+        if self.stages.prefill and not step.decodes and selection is None:
+            keys, selection = self._gathered(latent, x, step, caches, shared)
+        else:
+            keys = [Keys(caches.window, step.window_slots, step.window_lengths)]
+            if self.kind != "swa":
+                selection = selection or self._select(latent, x, step, caches, shared)
+                keys.append(Keys(caches.main, selection.slots, selection.lengths))
         o = self.stages.attend(q, keys, weights.sink, model.head_dim**-0.5)
-        return LayerOutput(self.kind, x, self.stages.emit(o, self.rope, rows, weights.o_a, weights.o_b), selection)
+        y = self.stages.project(self.stages.emit(o, self.rope, rows, weights.o_a), weights.o_b)
+        return LayerOutput(self.kind, x, y, selection)
+
+    def compressed(self, x: Tensor) -> Tensor:
+        """float32: kv and score of the compressors side by side."""
+        return _float32_linear(x, self.weights.compress)
 
     def index_scores(self, x: Tensor, step: StepInputs, caches: LayerCaches) -> Tensor:
         """float32 [T, max_seq_len // ratio]: the scores of a csa layer whose caches hold the step."""
@@ -77,8 +125,8 @@ class Layer:
 
     def _latent_and_kv(self, x: Tensor) -> tuple[Tensor, Tensor]:
         model, weights = self.model, self.weights
-        latent, kv = linear(x, weights.q_kv).split([model.q_lora_rank, model.head_dim], -1)
-        return rms_norm(latent.float(), weights.q_norm.shape, weights.q_norm, model.norm_eps).to(x.dtype), kv
+        latent, kv = self.stages.project(x, weights.q_kv).split([model.q_lora_rank, model.head_dim], -1)
+        return self.stages.norm(latent, weights.q_norm, model.norm_eps), kv
 
     def _compress(self, x: Tensor, step: StepInputs, caches: LayerCaches) -> None:
         weights, factor = self.weights, overlap(self.kind)
@@ -86,7 +134,7 @@ class Layer:
         if self.kind == "csa":
             targets.append((weights.index, caches.index_state, caches.index, factor * self.model.index_dim))
         widths = [width for *_, width in targets for _ in range(2)]
-        projected = iter(_float32_linear(x, weights.compress).split(widths, -1))
+        projected = iter(self.compressed(x).split(widths, -1))
         streams = [
             Stream(next(projected), next(projected), compressor.ape, compressor.norm, state, cache)
             for compressor, state, cache, _ in targets
@@ -102,16 +150,49 @@ class Layer:
 
     def _indexer(self, step: StepInputs, caches: LayerCaches) -> Indexer:
         model, pages = self.model, step.pages[f"{self.kind}.entries"]
-        return Indexer(self.weights, self.rope, caches.index, pages, model.ratio(self.kind), model.topk)
+        return Indexer(
+            self.weights, self.stages.project, self.rope, caches.index, pages, model.ratio(self.kind), model.topk
+        )
 
-    def _select(self, latent: Tensor, x: Tensor, step: StepInputs, caches: LayerCaches) -> Selection:
+    def _select(
+        self, latent: Tensor, x: Tensor, step: StepInputs, caches: LayerCaches, shared: dict[Kind, Any] | None
+    ) -> Selection:
         if self.kind == "csa":
             return self.stages.select(latent, x, step, self._indexer(step, caches))
-        unscored = Scored(torch.empty(0, dtype=torch.int64, device=x.device))
-        pages, ratio = step.pages[f"{self.kind}.entries"], self.model.ratio(self.kind)
-        width = step.batch.max_seq_len // ratio
-        slots, lengths = self.stages.select.locate(None, unscored, step.batch.rows, pages, ratio, width)
-        return Selection(slots, lengths, unscored)
+        rows, pages, ratio = step.batch.rows, step.pages[f"{self.kind}.entries"], self.model.ratio(self.kind)
+        longest, capacity = step.batch.max_seq_len // ratio, MAX_TOKENS // ratio
+        slots, lengths = self._once(shared, lambda: self.stages.cover(rows, pages, ratio, longest, capacity))
+        return Selection(slots, lengths, _unscored(x))
+
+    def _gathered(
+        self, latent: Tensor, x: Tensor, step: StepInputs, caches: LayerCaches, shared: dict[Kind, Any] | None
+    ) -> tuple[list[Keys], Gathered | None]:
+        """Everything that the step attends, in one workspace of rows of x's dtype."""
+        batch, ratio, window, prefill = step.batch, self.model.ratio(self.kind), self.model.window, self.stages.prefill
+        longest = batch.max_seq_len
+        space = Workspace(longest // ratio if ratio else 0, min(longest, len(x) + window - 1), window)
+        pages = step.pages.get(f"{self.kind}.entries")
+        if self.kind == "csa":
+            chosen, scored = self.stages.select.choose(latent, x, step, self._indexer(step, caches))
+            topk = self.model.topk
+            indices, lengths = prefill.combine(chosen, scored, batch, ratio, topk, space)
+        else:
+            scored, topk = _unscored(x), space.entries
+            indices, lengths = self._once(shared, lambda: prefill.combine(None, scored, batch, ratio, topk, space))
+        rows = prefill.gather(caches.main, pages, caches.window, step.pages["window"], batch, ratio, space, x.dtype)
+        selection = None if self.kind == "swa" else Gathered(indices, topk, space, batch.rows, pages, scored)
+        return [Keys(rows, indices, lengths)], selection
+
+    def _once(self, shared: dict[Kind, Any] | None, make: Callable[[], Any]) -> Any:
+        if shared is None or not self.stages.share:
+            return make()
+        if self.kind not in shared:
+            shared[self.kind] = make()
+        return shared[self.kind]
+
+
+def _unscored(x: Tensor) -> Scored:
+    return Scored(torch.empty(0, dtype=torch.int64, device=x.device))
 
 
 def _float32_linear(x: Tensor, weight: Tensor) -> Tensor:

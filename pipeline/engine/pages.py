@@ -22,6 +22,10 @@ class Space:
     def rows(self, tokens: int) -> int:
         return tokens // self.tokens_per_row
 
+    def columns(self, tokens: int) -> int:
+        """Of the block table of a request of so many tokens."""
+        return -(-self.rows(tokens) // self.page_size)
+
     def first_live_row(self, tokens: int) -> int:
         """First row that a step starting after `tokens` tokens may read."""
         return 0 if self.lookback is None else max(0, tokens - self.lookback)
@@ -43,13 +47,16 @@ def spaces(model: Model, engine: Engine, kinds: set[Kind]) -> dict[str, Space]:
 class PagePool:
     """Pages of one space, handed out in a shuffled order as in a server that has run for a while.
 
-    Without a capacity it only counts: `high_water` is the number of pages that the same calls need.
+    Without a capacity it only counts: `high_water` is the number of pages that the same calls need, `widest` that of
+    columns. Block tables have at least `columns` in every step, so that kernels may compile their width in.
     """
 
-    def __init__(self, space: Space, capacity: int | None = None, seed: int = 0):
+    def __init__(self, space: Space, capacity: int | None = None, seed: int = 0, columns: int = 1):
         self.space = space
         self.capacity = capacity
+        self.columns = columns
         self.high_water = 0
+        self.widest = 1
         self.taken = 0  # pages handed out in all
         self.tables: dict[int, list[int]] = {}
         self._given_back: dict[int, int] = {}  # leading columns of each table that are free again
@@ -65,8 +72,9 @@ class PagePool:
         first = self._first_column(computed)
         self._release(table, self._given_back.get(request, 0), min(first, len(table)))
         self._given_back[request] = first
-        for column in range(len(table), self._columns(tokens)):
+        for column in range(len(table), self.space.columns(tokens)):
             table.append(self._take() if column >= first else NULL_PAGE)
+        self.widest = max(self.widest, len(table))
 
     def require(self, growth: Iterable[tuple[int, int, int]]) -> None:
         """ValueError where `extend`, called in turn with (request, computed, tokens) of each, would exhaust the pool.
@@ -79,7 +87,7 @@ class PagePool:
         for request, computed, tokens in growth:
             table, first = self.tables.get(request, []), self._first_column(computed)
             free += sum(page != NULL_PAGE for page in table[self._given_back.get(request, 0) : first])
-            needed = max(0, self._columns(tokens) - max(first, len(table)))
+            needed = max(0, self.space.columns(tokens) - max(first, len(table)))
             if needed > free:
                 raise ValueError(
                     f"the cache is full: {needed} more pages of {self.space.page_size} rows are needed, {free} of its "
@@ -92,18 +100,15 @@ class PagePool:
         self._release(table, self._given_back.pop(request), len(table))
 
     def block_table(self, requests: list[int]) -> np.ndarray:
-        """int32 [R, P], P >= 1."""
+        """int32 [R, P]."""
         width = max((len(self.tables[request]) for request in requests), default=0)
-        table = np.full((len(requests), max(1, width)), NULL_PAGE, np.int32)
+        table = np.full((len(requests), max(self.columns, width)), NULL_PAGE, np.int32)
         for row, request in enumerate(requests):
             table[row, : len(self.tables[request])] = self.tables[request]
         return table
 
     def _first_column(self, computed: int) -> int:
         return self.space.first_live_row(computed) // self.space.page_size
-
-    def _columns(self, tokens: int) -> int:
-        return -(-self.space.rows(tokens) // self.space.page_size)
 
     def _take(self) -> int:
         self.taken += 1

@@ -41,7 +41,7 @@ def plan(
     for step in steps:
         _advance(counting, requests, step)
         _retire(counting, requests, step)
-    pools = {name: PagePool(spaces[name], pool.high_water, seed) for name, pool in counting.items()}
+    pools = {name: PagePool(spaces[name], pool.high_water, seed, pool.widest) for name, pool in counting.items()}
     inputs, prefixes = [], []
     for step in steps:
         joining = _advance(pools, requests, step)

@@ -11,13 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pipeline.engine import weights
+from pipeline.engine import checkpoint, weights
 from pipeline.engine.batch import Part, StepInputs, entries_of, step_inputs
 from pipeline.engine.caches import layer_caches
 from pipeline.engine.layer import Layer, LayerOutput, Stages
 from pipeline.engine.pages import PagePool, spaces
 from pipeline.engine.stack import DTYPES, rope_tables
-from pipeline.schema import MAX_TOKENS, Engine, Kind, Model
+from pipeline.fields import MAX_TOKENS
+from pipeline.schema import Engine, Kind, Model
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Fed:
 
 
 class LayerSession:
-    """One layer of `kind` on `tensors` (checkpoint names, full size; names and shapes: `weights.shapes`).
+    """One layer of `kind` on `tensors` (checkpoint names, full size; names and shapes: `checkpoint.shapes`).
 
     Caches hold up to max_requests sequences of max_tokens tokens. ConfigError names missing or misshapen tensors,
     ValueError a limit that cannot be.
@@ -51,11 +52,16 @@ class LayerSession:
                 "max_requests at least 1"
             )
         device, dtype = torch.device(engine.device), DTYPES[engine.dtype]
-        held = weights.assemble(weights.shard(tensors, model, kind, engine.tp), model, dtype, device)
+        held = weights.assemble(checkpoint.shard(tensors, model, kind, engine.tp), model, dtype, device)
+        held = weights.prepared(held, stages.project)
         self.layer = Layer(kind, model, held, rope_tables(model, {kind}, max_tokens, device)[kind], stages)
         self.max_tokens, self.max_requests = max_tokens, max_requests
         self.pools = {
-            name: PagePool(space, max_requests * (space.rows(max_tokens) // space.page_size + 1))
+            name: PagePool(
+                space,
+                max_requests * (space.rows(max_tokens) // space.page_size + 1),
+                columns=max(1, space.columns(max_tokens)),
+            )
             for name, space in spaces(model, engine, {kind}).items()
         }
         self.caches = layer_caches(model, engine, kind, self.pools, dtype, device)
@@ -74,7 +80,7 @@ class LayerSession:
             raise ValueError("\n".join(faults))
         parts = self._admit(hidden)
         x = torch.cat(
-            [states.to(self.layer.weights.q.device, self.layer.weights.q.dtype) for states in hidden.values()]
+            [states.to(self.layer.weights.o_a.device, self.layer.weights.o_a.dtype) for states in hidden.values()]
         )
         inputs = step_inputs(parts, self.pools, self.layer.model.window, x.device, padding)
         output = self.layer(torch.cat([x, x.new_full((padding, x.shape[1]), torch.nan)]), inputs, self.caches)

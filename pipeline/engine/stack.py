@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 import torch
 
 from kernels import rope
-from pipeline.engine import weights
+from kernels.contracts import Project
+from pipeline.engine import checkpoint, weights
 from pipeline.engine.layer import Layer, Stages
 from pipeline.schema import Config, Engine, Kind, Model
 
@@ -29,6 +30,10 @@ class Blueprint:
             Layer(kind, self.model, held, self.ropes[kind], stages)
             for kind, held in zip(self.kinds, self.weights, strict=True)
         ]
+
+    def prepared(self, project: Project) -> "Blueprint":
+        """With the projections in the form that an arm multiplies with."""
+        return replace(self, weights=tuple(weights.prepared(held, project) for held in self.weights))
 
     def float32(self) -> "Blueprint":
         """The same weights for the reference's arithmetic."""
@@ -71,9 +76,9 @@ def blueprint(config: Config, length: int) -> Blueprint:
 
     def tensors(number: int, kind: Kind) -> dict[str, torch.Tensor]:
         if engine.weights is None:
-            return weights.draw(model, kind, engine.tp, config.seed * 1009 + number, device)
-        loaded = weights.load(engine.weights, number, weights.shapes(model, kind))
-        return weights.shard(loaded, model, kind, engine.tp)
+            return checkpoint.draw(model, kind, engine.tp, config.seed * 1009 + number, device)
+        loaded = checkpoint.load(engine.weights, number, checkpoint.shapes(model, kind))
+        return checkpoint.shard(loaded, model, kind, engine.tp)
 
     held = tuple(
         weights.assemble(tensors(number, kind), model, dtype, device)

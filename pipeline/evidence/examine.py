@@ -1,19 +1,25 @@
 """One case on the bench: every arm is checked, then those that run take turns under the clock."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from pipeline.engine.arm import StackArm
+from pipeline.engine.arm import Arm, StackArm
 from pipeline.engine.bench import bench, timed
 from pipeline.engine.layer import LayerOutput, Stages
 from pipeline.engine.stack import Blueprint
-from pipeline.evidence.check import TOLERANCES, Checker
-from pipeline.evidence.clock import clock_for
-from pipeline.evidence.measure import Advance, Rounds, measure
+from pipeline.evidence.apart import Apart, take_apart
+from pipeline.evidence.check import Checker, tolerance
+from pipeline.evidence.clock import Clock, clock_for
+from pipeline.evidence.compiles import Compiling, Counted
+from pipeline.evidence.instruments import Instruments
+from pipeline.evidence.measure import Advance, ArmFailed, AtBlockEdge, Rounds, measure
 from pipeline.evidence.samples import Samples
+from pipeline.evidence.shared import SharedWeights
 from pipeline.evidence.summary import Check
 from pipeline.schema import Config
 from pipeline.work.schedule import Step
@@ -24,6 +30,7 @@ from pipeline.work.workload import Case
 class Examined:
     samples: Samples
     checks: dict[str, Check]  # of every arm, also of those that failed and have no samples
+    apart: Apart | None = None  # of the sound arms; None where their stages were not timed
 
 
 def examine(
@@ -35,26 +42,73 @@ def examine(
     reference: Stages,
     keep: Callable[[Samples], None],
     on_progress: Advance,
+    mode: str = "",
+    decided: Callable[[Samples], bool] = lambda _: False,
+    beside: Instruments | None = None,
+    one_memory: bool = False,
 ) -> Examined | None:
     """An arm that raises or is wrong is not timed; one that is wrong after it was timed gets no figures either.
 
+    Where an arm raises under the clock, the others begin anew.
+
     None where `scope` is a stage that no arm calls in this case.
-    `keep` gets the samples as soon as they are taken, also those of a case that is cut short.
+    `keep` gets the samples as soon as they are taken, also those of a case that is cut short. `decided` is asked after
+    each block whether those so far are enough.
     """
-    asked = config.measure
+    asked, beside = config.measure, beside or Instruments()
     total = len(arms) + asked.warmup_rounds + asked.rounds
     on_progress(0, total)
-    built = bench(config, case, steps, stack, arms, reference)
-    checker = Checker(built.reference, TOLERANCES[stack.dtype])
+    built = bench(config, case, steps, stack, arms, reference, one_memory)
+    checker, weights = Checker(built.reference), SharedWeights(config, stack)
     checks = {}
     for arm in built.arms:
-        checks[arm.name] = _checked(checker, arm)
+        checks[arm.name] = _checked(checker, arm, beside.compiling, weights)
         on_progress(len(checks), total)
     able = [arm for arm in built.arms if checks[arm.name].passed]
-    runners = timed(able, asked.scope)
-    if able and not runners:
-        return None
-    whole = asked.scope == "stack"
+    clock = clock_for(stack.device, asked.l2 == "cold", config.engine.graph == "full")
+    take = partial(_taken, config, case, steps, stack, reference, keep, mode, decided, beside, clock)
+    measured = None
+    while measured is None:
+        runners = [Counted(arm, beside.compiling) for arm in timed(able, asked.scope, asked.l2 == "cold")]
+        if able and not runners:
+            return None
+        try:
+            measured = take(able, runners, lambda done, _: on_progress(len(checks) + done, total))
+        except ArmFailed as failed:
+            broken = able.pop(failed.arm)
+            checks[broken.name] = _failed(broken, f"could not run under the clock: {failed}")
+    keep(measured)
+    beside.compiling.note(measured)
+    written = weights.written()
+    for arm in able:
+        again = _checked(checker, arm, beside.compiling, weights)
+        checks[arm.name] = again if again.passed else replace(again, detail=f"after it was timed: {again.detail}")
+    if written and all(checks[arm.name].passed for arm in able):
+        detail = f"{written}, which all arms share, changed while they were timed, and none of them did it again"
+        checks |= {arm.name: _failed(arm, detail) for arm in able}
+    sound = [arm for arm in able if checks[arm.name].passed]
+    edge = beside.watch.at_block_edge
+    apart = _apart(config, case, steps, sound, clock, keep, mode, edge) if sound else None
+    return Examined(measured, checks, apart)
+
+
+def _taken(
+    config: Config,
+    case: Case,
+    steps: Sequence[Step],
+    stack: Blueprint,
+    reference: Stages,
+    keep: Callable[[Samples], None],
+    mode: str,
+    decided: Callable[[Samples], bool],
+    beside: Instruments,
+    clock: Clock,
+    able: Sequence[StackArm],
+    runners: Sequence[Arm],
+    on_progress: Advance,
+) -> Samples:
+    """The samples of the runners, one for each arm that is able. `keep` gets those of a case that is cut short."""
+    asked, whole = config.measure, config.measure.scope == "stack"
     paths, recorded = Paths(stack.kinds.count("csa"), steps, len(able)), Rounds(len(steps), len(able))
 
     def samples(cut_short: bool = False) -> Samples:
@@ -74,6 +128,10 @@ def examine(
             started=recorded.started,
             warmup_rounds=asked.warmup_rounds,
             partial=cut_short,
+            mode=mode,
+            block_rounds=asked.block_rounds,
+            void=tuple(recorded.void) if any(recorded.void) else (),
+            clock_mhz=beside.watch.clock_mhz,
         )
 
     try:
@@ -85,19 +143,18 @@ def examine(
                 asked.warmup_rounds,
                 asked.seconds,
                 config.seed,
-                clock_for(stack.device),
+                clock,
                 paths.note if whole else _ignore,
-                lambda done, _: on_progress(len(checks) + done, total),
+                on_progress,
+                asked.block_rounds,
+                beside.watch.at_block_edge,
+                on_block=lambda _: decided(samples()),
             )
     except BaseException:
         if len(recorded):
             keep(samples(cut_short=True))
         raise
-    keep(samples())
-    for arm in able:
-        again = _checked(checker, arm)
-        checks[arm.name] = again if again.passed else replace(again, detail=f"after it was timed: {again.detail}")
-    return Examined(samples(), checks)
+    return samples()
 
 
 class Paths:
@@ -113,16 +170,46 @@ class Paths:
         self.skipped[step, arm] = sum(self.rows[step] - len(index) for index in scored if index is not None)
 
 
+def _apart(
+    config: Config,
+    case: Case,
+    steps: Sequence[Step],
+    arms: Sequence[StackArm],
+    clock: Clock,
+    keep: Callable[[Samples], None],
+    mode: str,
+    at_block_edge: AtBlockEdge,
+) -> Apart | None:
+    """None where it is not asked for or cannot be had: a case does not fail for it."""
+    if config.measure.scope != "stack" or not config.measure.breakdown:
+        return None
+    try:
+        return take_apart(config, case, steps, arms, clock, keep, mode, at_block_edge)
+    except Exception as error:
+        print(f"{case.name}: no breakdown, {type(error).__name__}: {error}", file=sys.stderr)
+        return None
+
+
 def _has_shortcut(arm: StackArm, reference: Stages) -> bool:
     return type(arm.stages.select.shortcut) is not type(reference.select.shortcut)
 
 
-def _checked(checker: Checker, arm: StackArm) -> Check:
+def _checked(checker: Checker, arm: StackArm, compiling: Compiling, weights: SharedWeights) -> Check:
     try:
-        return checker(arm)
+        with compiling.seeing_launches(arm.name):
+            compiling.first_step(arm)
+            found = checker(arm)
     except Exception as error:
-        detail = f"could not run: {type(error).__name__}: {error}"
-        return Check(False, float("nan"), checker.tolerance.output, detail, ran=False)
+        found = _failed(arm, f"could not run: {type(error).__name__}: {error}")
+    written = weights.written()
+    if not written:
+        return found
+    checker.forget()
+    return _failed(arm, f"writes to {written}, which all arms share")
+
+
+def _failed(arm: StackArm, detail: str) -> Check:
+    return Check(False, float("nan"), tolerance(arm).output, detail, ran=False)
 
 
 def _ignore(*_: Any) -> None:

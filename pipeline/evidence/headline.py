@@ -2,22 +2,29 @@
 
 from collections.abc import Sequence
 
-from pipeline.evidence.stats import MINIMUM_ROUNDS
-from pipeline.evidence.summary import CaseSummary, Comparison
+from pipeline.evidence.modes import changed_winners
+from pipeline.evidence.summary import CaseSummary, Comparison, Overall
 
 
-def headline(cases: Sequence[CaseSummary], baseline: str, control: str | None) -> str:
+def headline(cases: Sequence[CaseSummary], baseline: str, control: str | None, overall: Sequence[Overall] = ()) -> str:
     arms = list(cases[0].arms)
     candidates = [arm for arm in arms if arm not in (baseline, control)]
-    clauses = [clause for arm in candidates for clause in _unused(cases, arm)]
+    clauses = changed_winners(cases, baseline, control)
+    clauses += _void(cases)
+    clauses += [clause for arm in candidates for clause in _unused(cases, arm)]
     clauses += [clause for arm in arms for clause in _failures(cases, arm)]
     for arm in candidates:
-        for workload in dict.fromkeys(case.workload for case in cases):
-            clauses += _verdicts([case for case in cases if case.workload == workload], arm, baseline)
+        for ladder in dict.fromkeys((case.workload, case.mode) for case in cases):
+            clauses += _verdicts([case for case in cases if (case.workload, case.mode) == ladder], arm, baseline)
+            clauses += [_mean(found) for found in overall if (found.workload, found.mode, found.arm) == (*ladder, arm)]
         clauses += _used(cases, arm)
     if not candidates:
         clauses.append(f"only {baseline} was measured, there is nothing to compare")
     return "; ".join(clauses) + "."
+
+
+def _void(cases: Sequence[CaseSummary]) -> list[str]:
+    return [f"NO ROUND of {case.case} was free of disturbance ({case.void})" for case in cases if case.void]
 
 
 def _unused(cases: Sequence[CaseSummary], arm: str) -> list[str]:
@@ -56,7 +63,11 @@ def _verdicts(cases: Sequence[CaseSummary], arm: str, baseline: str) -> list[str
         f"{_contexts([context for context, _ in group], ladder)}"
         for verdict, group in found.items()
     ]
-    return [f"{arm} against {baseline} in {cases[0].workload} ({cases[0].primary.upper()}): {', '.join(parts)}"]
+    return [f"{arm} against {baseline} in {cases[0].workload} ({_metric(cases[0])}): {', '.join(parts)}"]
+
+
+def _metric(case: CaseSummary) -> str:
+    return f"{case.primary.upper()}, {case.mode}" if case.mode else case.primary.upper()
 
 
 def _size(verdict: str, group: list[Comparison]) -> str:
@@ -64,11 +75,26 @@ def _size(verdict: str, group: list[Comparison]) -> str:
     if verdict == "SAME":
         return f" within {100 * group[0].margin:.3g} %"
     if verdict == "UNDECIDED":
-        few = group[0].rounds < MINIMUM_ROUNDS
-        return f" ({_count(group[0].rounds, 'round')}, {MINIMUM_ROUNDS} are needed)" if few else ""
+        return f" ({_missing(group)})"
     sizes = [100 * abs(1 - comparison.ratio) for comparison in group]
     least, most = f"{min(sizes):.1f} %", f"{max(sizes):.1f} %"
     return f" by {least}" if least == most else f" by {least} to {most}"
+
+
+def _missing(group: list[Comparison]) -> str:
+    rounds, needed = min(one.rounds for one in group), [one.rounds_needed for one in group]
+    if None not in needed:
+        return f"{_count(rounds, 'round')}, {max(needed)} would decide"
+    if any(one.low is None for one in group):
+        return f"{_count(rounds, 'round')} are too few for an interval"
+    return f"{_count(rounds, 'round')}, and more of the same would not decide"
+
+
+def _mean(overall: Overall) -> str:
+    found = overall.comparison
+    change = f"{100 * (found.ratio - 1):+.1f} %"
+    bounds = "" if found.low is None else f" [{100 * (found.low - 1):+.1f}, {100 * (found.high - 1):+.1f}]"
+    return f"over all its contexts {found.verdict}, time {change}{bounds} (geometric mean)"
 
 
 def _contexts(contexts: list[int], ladder: list[int]) -> str:

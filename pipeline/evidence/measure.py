@@ -12,19 +12,32 @@ import numpy as np
 
 from pipeline.engine.arm import Arm
 from pipeline.evidence.clock import Clock
-from pipeline.evidence.stats import MINIMUM_ROUNDS
+from pipeline.evidence.stats import MINIMUM_BLOCKS
 
 OnStep = Callable[[int, int, int, Any], None]  # round, step, arm, what the step returned
 Advance = Callable[[int, int], None]  # rounds done and rounds in all, warm-up included
+AtBlockEdge = Callable[[int, int], str]  # first and last round of the block that ended -> why it is void, or ""
+
+
+class ArmFailed(Exception):
+    """What an arm raised under the clock, or while it was prepared for a step."""
+
+    def __init__(self, arm: int, step: int, error: Exception):
+        super().__init__(f"step {step}: {type(error).__name__}: {error}")
+        self.arm = arm
 
 
 @dataclass(eq=False)
 class Rounds:
-    """What was recorded, whole rounds only. It is the caller's, who keeps it when `measure` is cut short."""
+    """What was recorded, whole rounds only. It is the caller's, who keeps it when `measure` is cut short.
+
+    `void` says for each round why it does not count, and is empty where it does.
+    """
 
     steps: int
     arms: int
     started: float = 0.0  # unix time of the first round
+    void: list[str] = field(default_factory=list)
     _taken: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -33,6 +46,11 @@ class Rounds:
     def add(self, seconds: np.ndarray, order: np.ndarray) -> None:
         """Both [step, arm]."""
         self._taken.append((seconds, order))
+        self.void.append("")
+
+    @property
+    def counting(self) -> int:
+        return self.void.count("")
 
     @property
     def seconds(self) -> np.ndarray:
@@ -55,27 +73,41 @@ def measure(
     clock: Clock,
     on_step: OnStep = lambda *_: None,
     on_progress: Advance = lambda *_: None,
+    block_rounds: int = 1,
+    at_block_edge: AtBlockEdge = lambda *_: "",
+    on_block: Callable[[Rounds], bool] = lambda _: False,
 ) -> None:
     """Every arm runs every step of every round; hooks are called between steps, with the clock stopped.
 
-    No round begins once `seconds` have passed since the first recorded one, but MINIMUM_ROUNDS are made in any case.
-    A warm-up round is a round like any other, except that it is not recorded.
+    Rounds come in blocks. `at_block_edge` is called once before the first block, with (0, -1), and after each: a block
+    that it gives a reason against is void and made again in the same order, as long as no more than twice the rounds
+    are made. `on_block` is called after each block: True ends it. No block begins once `seconds` have passed since the
+    first recorded round, but MINIMUM_BLOCKS are made in any case.
+    A warm-up round is a round like any other, except that it is not recorded. ArmFailed names the arm that raised.
     """
     assert len(arms) == recorded.arms
     warmup = turns(warmup_rounds, recorded.steps, len(arms), seed + 1)
     order = turns(rounds, recorded.steps, len(arms), seed)
-    total = warmup_rounds + rounds
+    total, least = warmup_rounds + rounds, min(rounds, MINIMUM_BLOCKS * block_rounds)
     with _collection_between_rounds_only():
         for number in range(warmup_rounds):
             _run_round(arms, warmup[number], clock)
             on_progress(number + 1, total)
+        at_block_edge(0, -1)
         recorded.started, spent = time.time(), time.monotonic()
-        for number in range(rounds):
-            if seconds is not None and number >= MINIMUM_ROUNDS and time.monotonic() - spent > seconds:
-                on_progress(total, total)
+        while (counting := recorded.counting) < rounds and len(recorded) < 2 * rounds:
+            enough = counting >= least or len(recorded) >= 2 * least
+            if seconds is not None and enough and time.monotonic() - spent > seconds:
                 break
-            recorded.add(_run_round(arms, order[number], clock, partial(on_step, number)), order[number])
-            on_progress(warmup_rounds + number + 1, total)
+            first = len(recorded)
+            for turn in order[counting : counting + block_rounds]:
+                recorded.add(_run_round(arms, turn, clock, partial(on_step, len(recorded))), turn)
+                on_progress(warmup_rounds + recorded.counting, total)
+            recorded.void[first:] = [at_block_edge(first, len(recorded) - 1)] * (len(recorded) - first)
+            if on_block(recorded):
+                break
+        if recorded.counting < rounds:
+            on_progress(total, total)
 
 
 def turns(rounds: int, steps: int, arms: int, seed: int) -> np.ndarray:
@@ -116,8 +148,11 @@ def _run_round(arms: Sequence[Arm], order: np.ndarray, clock: Clock, on_step: Ca
     seconds = np.empty(order.shape)
     for step, places in enumerate(order):
         for arm in np.argsort(places):
-            arms[arm].prepare(step)
-            taken, output = clock(partial(arms[arm].step, step))
+            try:
+                arms[arm].prepare(step)
+                taken, output = clock(partial(arms[arm].step, step))
+            except Exception as error:
+                raise ArmFailed(int(arm), step, error) from error
             seconds[step, arm] = taken / arms[arm].repeats
             on_step(step, int(arm), output)
             del output

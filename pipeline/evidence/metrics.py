@@ -4,6 +4,7 @@ Rounds are pooled as if they had been served one after the other: counts and dur
 one distribution. What does not exist is left out and told why; no figure is ever NaN, infinite or a stand-in 0.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,6 +51,22 @@ def serving(latency: Latency) -> Metrics:
 def calls(seconds: np.ndarray) -> Metrics:
     """Of a stage alone: seconds [round, step], each step a call."""
     return distribution("step_us", seconds * 1e6, "nothing was called")
+
+
+def in_cycles(values: dict[str, float], name: str, clock_mhz: float) -> dict[str, float]:
+    """Mean and median of a metric in cycles of the device; none where its clock is not known.
+
+    Between two runs of one device, cycles differ by less than times do where its clock moved.
+    """
+    if math.isnan(clock_mhz):
+        return {}
+    microseconds = {f"{name}_ms": 1e3, f"{name}_us": 1.0}
+    return {
+        f"{figure}_{name}_cycles": values[f"{figure}_{key}"] * unit * clock_mhz
+        for key, unit in microseconds.items()
+        for figure in ("mean", "median")
+        if f"{figure}_{key}" in values
+    }
 
 
 def distribution(suffix: str, values: np.ndarray, nothing: str) -> Metrics:

@@ -1,6 +1,7 @@
 """The raw values of one case: what every arm took for every step of every round."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,3 +34,14 @@ class Samples:
     block_rounds: int = 1  # rounds in a block; blocks are what is resampled
     void: tuple[str, ...] = ()  # [round]: why it does not count, empty where it does; () where all do
     clock_mhz: float = math.nan  # median of the device, where it tells
+
+    @property
+    def counts(self) -> np.ndarray:
+        """bool [round]: whether it is not void. Where all are, all count: a machine that is never at rest is timed."""
+        return counting(self.void, len(self.seconds))
+
+
+def counting(void: Sequence[str], rounds: int) -> np.ndarray:
+    """bool [round]"""
+    sound = np.array([not reason for reason in void] or [True] * rounds, bool)
+    return sound if sound.any() else ~sound

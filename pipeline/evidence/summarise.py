@@ -1,11 +1,13 @@
 """From the samples of a case to its figures and verdicts."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from pipeline.evidence import metrics, stats
+from pipeline.evidence.compare import Roles, case_confidence, comparison, settled
 from pipeline.evidence.latency import latency
 from pipeline.evidence.metrics import Metrics
 from pipeline.evidence.samples import Samples
@@ -14,7 +16,7 @@ from pipeline.evidence.summary import ArmSummary, CaseSummary, Check, Comparison
 from pipeline.work.schedule import Step
 from pipeline.work.workload import Case, Request
 
-MINIMUM_SAMPLES = {**metrics.MINIMUM_SAMPLES, "interval": stats.MINIMUM_ROUNDS}
+MINIMUM_SAMPLES = {**metrics.MINIMUM_SAMPLES, "interval": stats.MINIMUM_BLOCKS}
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,34 +34,54 @@ def summarise(
     control: str | None,
 ) -> CaseSummary:
     """One summary for each checked arm, the first is the baseline. An arm that failed its check gets no number."""
+    seconds = samples.seconds[samples.counts]
     figures = {
-        arm: _figures(case.requests, steps, samples.scope, samples.seconds[:, :, number])
+        arm: _figures(case.requests, steps, samples.scope, seconds[:, :, number])
         for number, arm in enumerate(samples.arms)
     }
     sound = {arm: figures[arm].per_round for arm in samples.arms if checks[arm].passed}
-    baseline = next(iter(checks))
-    noise = _noise(sound, baseline, control, rule)
+    roles, judged_by = Roles(next(iter(checks)), control), primary(case.requests, samples.scope)
+    judged = {arm: found.per_round[judged_by] for arm, found in figures.items() if judged_by in found.per_round}
+    confidence = case_confidence(judged, roles, rule)
     arms = {}
     for arm, check in checks.items():
         found = figures[arm].metrics if arm in sound else _withheld(figures.values(), check)
-        comparisons, missing = _comparisons(sound, arm, baseline, noise, rule) if arm in sound else ({}, {})
-        bounds = {name: stats.mean_interval(seconds, rule) for name, seconds in sound.get(arm, {}).items()}
+        comparisons, missing = _comparisons(sound, arm, roles, rule, confidence) if arm in sound else ({}, {})
+        bounds = {name: stats.mean_interval(values, rule) for name, values in sound.get(arm, {}).items()}
         intervals = {name: interval for name, interval in bounds.items() if interval is not None}
         path = fast_path(samples, arm)
-        arms[arm] = ArmSummary(arm, check, found.values, found.undefined | missing, path, comparisons, intervals)
+        values = found.values | metrics.in_cycles(found.values, judged_by, samples.clock_mhz)
+        arms[arm] = ArmSummary(arm, check, values, found.undefined | missing, path, comparisons, intervals)
     return CaseSummary(
         case=case.name,
         workload=case.workload,
         context=case.context,
         digest=case.digest,
         scope=samples.scope,
-        primary=_primary(case.requests, samples.scope),
+        primary=judged_by,
         arms=arms,
         requests=len(case.requests),
         steps=len(steps),
-        rounds=len(samples.seconds),
+        rounds=len(seconds),
         warmup_rounds=samples.warmup_rounds,
+        mode=samples.mode,
+        clock_mhz=None if math.isnan(samples.clock_mhz) else samples.clock_mhz,
+        void=_void_throughout(samples),
+        outliers={arm: stats.outliers(values) for arm, values in judged.items() if (values > 0).all()},
     )
+
+
+def decided(case: Case, steps: Sequence[Step], roles: Roles, rule: Rule, samples: Samples) -> bool:
+    """Whether a case that is being measured may end: void rounds count for nothing as long as it goes on."""
+    seconds = samples.seconds[[not reason for reason in samples.void] or slice(None)]
+    if stats.look_confidence(rule, len(seconds) // rule.block_rounds) is None:
+        return False
+    judged_by = primary(case.requests, samples.scope)
+    judged = {
+        arm: _figures(case.requests, steps, samples.scope, seconds[:, :, number]).per_round[judged_by]
+        for number, arm in enumerate(samples.arms)
+    }
+    return settled(judged, roles, rule) is not None
 
 
 def fast_path(samples: Samples, arm: str) -> FastPath:
@@ -77,7 +99,11 @@ def fast_path(samples: Samples, arm: str) -> FastPath:
     )
 
 
-def _primary(requests: Sequence[Request], scope: str) -> str:
+def _void_throughout(samples: Samples) -> str:
+    return ", ".join(dict.fromkeys(samples.void)) if samples.void and all(samples.void) else ""
+
+
+def primary(requests: Sequence[Request], scope: str) -> str:
     if scope != "stack":
         return "step"
     return "tpot" if any(request.output_len > 1 for request in requests) else "ttft"
@@ -102,46 +128,20 @@ def _withheld(figures: Iterable[_Figures], check: Check) -> Metrics:
     return Metrics({}, dict.fromkeys(keys or ["metrics"], f"the arm failed its check: {check.detail}"))
 
 
-def _noise(
-    sound: dict[str, dict[str, np.ndarray]], baseline: str, control: str | None, rule: Rule
-) -> dict[str, float | None]:
-    """By metric; empty without a control."""
-    if control not in sound or baseline not in sound:
-        return {}
-    return {
-        name: stats.noise_floor(stats.paired_interval(sound[control][name], seconds, rule))
-        for name, seconds in sound[baseline].items()
-        if _took_time(sound[control][name], seconds)
-    }
-
-
 def _comparisons(
-    sound: dict[str, dict[str, np.ndarray]], arm: str, baseline: str, noise: dict[str, float | None], rule: Rule
+    sound: dict[str, dict[str, np.ndarray]], arm: str, roles: Roles, rule: Rule, confidence: float
 ) -> tuple[dict[str, Comparison], dict[str, str]]:
     """The comparisons of an arm, and why others are missing."""
-    if arm == baseline:
+    if arm == roles.baseline:
         return {}, {}
-    if baseline not in sound:
+    if roles.baseline not in sound:
         return {}, {f"ratio_{name}": "the baseline failed its check" for name in sound[arm]}
     found, missing = {}, {}
-    for name, seconds in sound[arm].items():
-        if not _took_time(seconds, sound[baseline][name]):
+    for name in sound[arm]:
+        seconds = {other: per_round[name] for other, per_round in sound.items()}
+        made = comparison(name, arm, seconds, roles, rule, confidence)
+        if made:
+            found[name] = made
+        else:
             missing[f"ratio_{name}"] = "the clock saw no time pass in a round"
-            continue
-        interval = stats.paired_interval(seconds, sound[baseline][name], rule)
-        found[name] = Comparison(
-            metric=name,
-            ratio=interval.ratio,
-            low=interval.low,
-            high=interval.high,
-            verdict=stats.verdict(interval, noise.get(name), rule.margin),
-            noise=noise.get(name),
-            margin=rule.margin,
-            confidence=rule.confidence,
-            rounds=interval.rounds,
-        )
     return found, missing
-
-
-def _took_time(*seconds: np.ndarray) -> bool:
-    return all((part > 0).all() for part in seconds)

@@ -20,9 +20,10 @@ class Check:
 class Comparison:
     """The time of an arm over that of the baseline, paired by round; below 1 the arm is faster.
 
-    `low` and `high` bound the ratio; None below `minimum_samples["interval"]` rounds. `noise` is relative (0.01: 1 %),
+    `low` and `high` bound the ratio; None below `minimum_samples["interval"]` blocks. `noise` is relative (0.01: 1 %),
     None without a control arm or without an interval of it. `confidence` is that of the interval, after correction for
-    the number of comparisons. `rounds_needed` would decide an UNDECIDED pair; None where nothing tells.
+    the number of comparisons. `rounds_needed` would decide an UNDECIDED pair; None where nothing tells. `blocks` are
+    the log ratios of blocks whose mean is that of `ratio`.
     """
 
     metric: str
@@ -35,6 +36,7 @@ class Comparison:
     confidence: float
     rounds: int
     rounds_needed: int | None = None
+    blocks: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,7 @@ class CaseSummary:
     mode: str = ""  # how it was timed, such as "graph, cold L2"; empty where an experiment has one way only
     clock_mhz: float | None = None  # median of the device while the case was timed
     outliers: dict[str, int] = field(default_factory=dict)  # rounds of an arm far from its others: not dropped
+    void: str = ""  # why no round of it should count, though all do for want of others
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,13 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from pipeline.evidence.summary import ArmSummary, CaseSummary, Summary
+from pipeline.results.evidence_entries import Figure, arm_figures, outcome_tags, overall_figures
+from pipeline.results.fingerprint import digest, fingerprint
 from pipeline.results.palette import colours
 from pipeline.results.provenance import Provenance
 from pipeline.results.record import config_yaml
@@ -52,19 +54,21 @@ def parent_entry(run_id: str, config: Config, provenance: Provenance, summary: S
         "undefined": _fitting(_undefined(summary, list(summary.cases[0].arms)), "too many: see summary.json"),
         "baseline": summary.baseline,
         "control": summary.control or "",
+        **{key: _fitting(text, "too long for a tag: see report.md") for key, text in outcome_tags(summary).items()},
     }
     metrics: list[Metric] = []
     for workload, cases in by_workload(summary).items():
         for case in cases:
             for arm in case.arms.values():
                 metrics += _finite(f"{workload}/", {f"ratio.{arm.arm}": _ratio(case, arm)}, _step(case, cases))
-    passed = all(arm.check.passed for case in summary.cases for arm in case.arms.values())
+    metrics += _known(overall_figures(summary))
+    passed, gate = all(arm.check.passed for case in summary.cases for arm in case.arms.values()), summary.findings.gate
     return Entry(
         name=_name(run_id, provenance),
         params=params | _digests(summary),
         tags=tags | _common_tags(config, provenance, summary) | _left_out(elsewhere),
         metrics=(*metrics, *_config_metrics(config)),
-        passed=passed,
+        passed=passed and (gate is None or gate.held),
     )
 
 
@@ -75,7 +79,7 @@ def arm_entries(run_id: str, config: Config, provenance: Provenance, summary: Su
 def _arm_entry(run_id: str, config: Config, provenance: Provenance, summary: Summary, arm: str) -> Entry:
     tree = asdict(config)
     variants = tree.pop("arms")
-    variant = variants[summary.baseline if arm == summary.control else arm]
+    variant = variants.get(arm, variants[summary.baseline])
     params, elsewhere = _params(config, {**tree, "arm": arm, "variant": variant})
     metrics: list[Metric] = []
     for workload, cases in by_workload(summary).items():
@@ -83,6 +87,7 @@ def _arm_entry(run_id: str, config: Config, provenance: Provenance, summary: Sum
             step = _step(case, cases)
             metrics += _finite(f"{workload}/", _curves(case, case.arms[arm], summary), step)
             metrics += _finite(f"{workload}.", _every_figure(case.arms[arm]), step)
+    metrics += _known(arm_figures(summary, arm))
     failed = [case.case for case in summary.cases if not case.arms[arm].check.passed]
     tags = {
         "verdict": _fitting(_verdict(summary, arm), "too long for a tag: see summary.json"),
@@ -113,6 +118,7 @@ def _common_tags(config: Config, provenance: Provenance, summary: Summary) -> di
         "layers": summary.layers,
         "tp": str(summary.tp),
         "device": provenance.device,
+        "fingerprint": digest(fingerprint(asdict(config), provenance)),
         "git_dirty": "unknown" if provenance.git_dirty is None else str(provenance.git_dirty).lower(),
         "mlflow.source.git.commit": provenance.git_commit or "",
         "mlflow.source.name": _fitting(provenance.reproduce, f"experiment {config.name}"),
@@ -189,6 +195,10 @@ def _ratio(case: CaseSummary, arm: ArmSummary) -> float:
 
 def _finite(prefix: str, figures: Mapping[str, float], step: int) -> list[Metric]:
     return [Metric(prefix + key, float(value), step) for key, value in figures.items() if math.isfinite(value)]
+
+
+def _known(figures: Iterable[Figure]) -> list[Metric]:
+    return [Metric(key, float(value), step) for key, value, step in figures if math.isfinite(value)]
 
 
 def _step(case: CaseSummary, cases: list[CaseSummary]) -> int:

@@ -1,5 +1,6 @@
 """Where and with what a run was made. No host name, no environment: nothing that identifies a person or a secret."""
 
+import hashlib
 import os
 import platform
 import shlex
@@ -11,7 +12,8 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-PACKAGES = ("torch", "triton", "hydra-core", "mlflow", "numpy", "scipy")
+PACKAGES = ("torch", "triton", "hydra-core", "mlflow", "numpy", "scipy", "nvidia-ml-py")
+LARGE = 1 << 24  # bytes of a file that nobody committed and that is not read for it
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class Provenance:
     cores: int
     gpu: Gpu | None
     utc: str  # ISO 8601, to the second
+    git_changes: str | None = None  # digest of what is not committed; None where nothing is, or it is not known
 
     @property
     def device(self) -> str:
@@ -66,6 +69,7 @@ def capture(gpu: Gpu | None = None, overrides: Sequence[str] = (), launch_direct
         cores=_usable_cores(),
         gpu=gpu,
         utc=datetime.now(UTC).isoformat(timespec="seconds"),
+        git_changes=_uncommitted(Path(__file__).resolve().parent) if dirty else None,
     )
 
 
@@ -89,12 +93,33 @@ def _git(source: Path) -> tuple[str | None, bool | None]:
     return commit, None if status is None else bool(status)
 
 
+def _uncommitted(inside: Path) -> str | None:
+    """Equal where tracked files and new ones have the same content; of large new ones, the same size and time."""
+    top = _run_git(inside, "rev-parse", "--show-toplevel")
+    changed = top and _run_git(Path(top), "diff", "HEAD", "--binary", "--no-color", "--no-ext-diff")
+    new = top and _run_git(Path(top), "ls-files", "--others", "--exclude-standard", "-z")
+    if changed is None or new is None:
+        return None
+    found = hashlib.sha256(changed.encode())
+    for name in sorted(filter(None, new.split("\0"))):
+        found.update(f"\0{name}\0".encode(errors="replace") + _content(Path(top, name)))
+    return found.hexdigest()[:12]
+
+
+def _content(file: Path) -> bytes:
+    try:
+        told = file.stat()
+        return file.read_bytes() if told.st_size <= LARGE else f"{told.st_size} {told.st_mtime_ns}".encode()
+    except OSError:
+        return b""
+
+
 def _run_git(folder: Path, *arguments: str) -> str | None:
     foreign = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"}  # set inside a hook, for another repository
     environment = {key: value for key, value in os.environ.items() if key not in foreign}
     command = ["git", "-C", str(folder), *arguments]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, env=environment)
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=20, env=environment)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None

@@ -2,8 +2,9 @@
 
 config.yaml  provenance.json  status.json  summary.json     written by this file and status.py
 samples/<case>.npz  samples.csv.gz                          raw values, as each case finishes
+samples/<case>@<kind>.<stage>.npz                           of each stage alone, seconds of one layer's calls
 benchmark/<case>/<arm>.json                                 vLLM's keys, see benchmark.py
-report.md  plots/*.png  mlflow.json                         report.py, plots.py, track.py
+report.md  report.html  plots/*.png  mlflow.json            report/, plots/, track.py
 """
 
 import gzip
@@ -102,6 +103,14 @@ def failed_arms(summary: Summary) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def failure(summary: Summary) -> str | None:
+    """Why the run is no success though it came to its end."""
+    failed, gate = failed_arms(summary), summary.findings.gate
+    reasons = [f"arms that failed their check: {', '.join(failed)}"] if failed else []
+    reasons += [f"the gate is not held: {gate.lines[-1]}; {gate.lines[0]}"] if gate and not gate.held else []
+    return "; ".join(reasons) or None
+
+
 def _flat(samples: Samples) -> pd.DataFrame:
     rounds, steps, arms = np.indices(samples.seconds.shape).reshape(3, -1)
     return pd.DataFrame(
@@ -113,6 +122,7 @@ def _flat(samples: Samples) -> pd.DataFrame:
             "arm": np.array(samples.arms)[arms],
             "order": samples.order.reshape(-1),
             "seconds": samples.seconds.reshape(-1),
+            "void": np.array(samples.void or [""] * len(samples.seconds), object)[rounds],
         }
     )
 

@@ -2,8 +2,9 @@
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from math import floor
 
 from pipeline.evidence.summary import ArmSummary, CaseSummary, Comparison, FastPath, Summary
 from pipeline.schema import Config, Workload
@@ -23,20 +24,23 @@ class Row:
     fast_path: str
     check: str
     throughput: str
+    needed: str = ""  # rounds that would decide, where that is not decided
 
 
 @dataclass(frozen=True)
 class Table:
-    """One workload under one metric."""
+    """One workload in one mode under one metric."""
 
     workload: str
+    mode: str
     metric: str  # ttft, tpot or step
-    confidence: float
+    confidence: str  # of one interval, so that all hold at once
     rows: tuple[Row, ...]
 
     @property
     def title(self) -> str:
-        return f"{self.workload}: {self.value_header}"
+        mode = f" ({self.mode})" if self.mode else ""
+        return f"{self.workload}{mode}: {self.value_header}"
 
     @property
     def value_header(self) -> str:
@@ -44,23 +48,25 @@ class Table:
 
     @property
     def ratio_header(self) -> str:
-        return f"ratio [{100 * self.confidence:g} %]"
+        return f"ratio [{self.confidence}]"
 
 
 def tables(summary: Summary, config: Config) -> tuple[Table, ...]:
+    """The last rows of one are those over all its contexts."""
     return tuple(
-        Table(workload, metric, config.measure.confidence, _rows(summary, cases, metric))
-        for workload, cases in by_workload(summary).items()
-        for metric in shown_metrics(cases[0], config.workloads[workload])
+        Table(cases[0].workload, cases[0].mode, metric, _confidence(cases, metric, config), rows)
+        for cases in by_workload(summary).values()
+        for metric in shown_metrics(cases[0], config.workloads[cases[0].workload])
+        for rows in [(*_rows(summary, cases, metric), *_means(summary, cases[0], metric))]
     )
 
 
 def by_workload(summary: Summary) -> dict[str, list[CaseSummary]]:
-    """Cases by ascending context."""
-    found: dict[str, list[CaseSummary]] = {}
+    """Cases by ascending context. Each mode is a ladder of its own, such as decode.graph-cold."""
+    found: dict[str, list[CaseSummary]] = {_ladder(case): [] for case in summary.cases}
     for case in sorted(summary.cases, key=lambda case: case.context):
-        found.setdefault(case.workload, []).append(case)
-    return {name: found[name] for name in dict.fromkeys(case.workload for case in summary.cases)}
+        found[_ladder(case)].append(case)
+    return found
 
 
 def workload_digest(cases: Sequence[CaseSummary]) -> str:
@@ -85,12 +91,46 @@ def significant(value: float, digits: int = 4) -> str:
     return f"{value:,.{max(digits - 1 - exponent, 0)}f}"
 
 
+def confidence(comparisons: Iterable[Comparison]) -> str:
+    """Of their intervals: `99.4 %`, or the least of them. Never rounded up."""
+    found = sorted({floor(1e4 * one.confidence + 1e-6) / 1e2 for one in comparisons})
+    if not found:
+        return ABSENT
+    return f"{'≥ ' if len(found) > 1 else ''}{found[0]:g} %"
+
+
+def _confidence(cases: Sequence[CaseSummary], metric: str, config: Config) -> str:
+    found = [arm.comparisons[metric] for case in cases for arm in case.arms.values() if metric in arm.comparisons]
+    return confidence(found) if found else f"{100 * config.measure.confidence:g} %"
+
+
+def _ladder(case: CaseSummary) -> str:
+    """Where there are several modes the name of a case ends in that of its mode."""
+    return f"{case.workload}.{case.case.rpartition('.')[2]}" if case.mode else case.workload
+
+
 def _rows(summary: Summary, cases: list[CaseSummary], metric: str) -> tuple[Row, ...]:
     return tuple(
         _row(summary, arm, metric, f"{case.context:,}" if number == 0 else "")
         for case in cases
         for number, arm in enumerate(case.arms.values())
     )
+
+
+def _means(summary: Summary, first: CaseSummary, metric: str) -> Iterator[Row]:
+    found = [one for one in summary.overall if (one.workload, one.mode) == (first.workload, first.mode)]
+    for number, one in enumerate(one for one in found if one.comparison.metric == metric):
+        yield Row(
+            context="all" if number == 0 else "",
+            arm=one.arm,
+            verdict=_judged(summary, one.arm, one.comparison),
+            value=ABSENT,
+            ratio=_ratio(one.comparison),
+            fast_path=ABSENT,
+            check=ABSENT,
+            throughput=ABSENT,
+            needed=_needed(summary, one.comparison, one.arm),
+        )
 
 
 def _row(summary: Summary, arm: ArmSummary, metric: str, context: str) -> Row:
@@ -104,6 +144,7 @@ def _row(summary: Summary, arm: ArmSummary, metric: str, context: str) -> Row:
         fast_path=_fast_path(arm.path),
         check=f"ok {arm.check.error:.0e}" if arm.check.passed else "FAILED" if arm.check.ran else "RAISED",
         throughput=_number(arm.metrics.get(THROUGHPUTS.get(metric, ""))),
+        needed=_needed(summary, comparison, arm.arm),
     )
 
 
@@ -116,11 +157,18 @@ def _verdict(summary: Summary, arm: ArmSummary, comparison: Comparison | None) -
         return "FAILED"
     if arm.arm == summary.baseline:
         return "baseline"
-    if comparison is None:
-        return ABSENT
-    if arm.arm == summary.control:
+    return ABSENT if comparison is None else _judged(summary, arm.arm, comparison)
+
+
+def _judged(summary: Summary, arm: str, comparison: Comparison) -> str:
+    if arm == summary.control:
         return ABSENT if comparison.noise is None else f"±{100 * comparison.noise:.1f} %"
     return comparison.verdict
+
+
+def _needed(summary: Summary, comparison: Comparison | None, arm: str) -> str:
+    undecided = comparison is not None and comparison.verdict == "UNDECIDED" and arm != summary.control
+    return f"{comparison.rounds_needed:,}" if undecided and comparison.rounds_needed else ""
 
 
 def _ratio(comparison: Comparison | None) -> str:

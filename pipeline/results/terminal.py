@@ -10,14 +10,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table as Grid
 from rich.text import Text
 
+from pipeline.evidence.findings import Findings
 from pipeline.evidence.summary import Summary
+from pipeline.results import answers, notes, verdict
 from pipeline.results.table import Row, Table, tables
 from pipeline.schema import Config
 
 STYLES = {"FASTER": "bold green", "SLOWER": "bold red", "FAILED": "bold white on red", "UNDECIDED": "yellow"}
 NARROW = 80  # columns below which an interval goes under its ratio
-NOISY = 0.1  # of the noise floor
 WIDE = 110  # columns from which the throughput and the error fit as well
+KINDS = {"good": "green", "bad": "red", "open": "yellow"}
+FILES = {"report": "report.md", "page": "report.html", "samples": "samples.csv.gz"}
 
 OnProgress = Callable[[str, int, int], None]  # phase, done, total
 
@@ -49,14 +52,28 @@ def show(summary: Summary, config: Config, folder: Path, console: Console | None
     console = console or Console()
     for table in tables(summary, config):
         console.print(_grid(table, console.width))
-    for case in summary.cases:
-        for arm in case.arms.values():
-            if not arm.check.passed:
-                console.print(Text(f"{arm.arm} FAILED at {case.case}: {arm.check.detail}", "red"))
-    console.print(Text(_timed(summary, config), "dim"))
-    console.print(Text(_legend(summary), "dim"))
-    console.print(Text(f"\n{lines(summary.headline)}", "bold"))
-    console.print(Text(f"\nreport   {folder / 'report.md'}\nsamples  {folder / 'samples.csv.gz'}"), soft_wrap=True)
+    for line in (_timed(summary, config), _legend(summary), *notes.outlier_lines(summary)):
+        console.print(Text(line, "dim"))
+    for line in (*notes.stage_lines(summary), *notes.compile_lines(summary.findings)):
+        console.print(Text(line), soft_wrap=False)
+    console.print(Text(""))
+    for line in (*verdict.outcomes(summary.findings), *notes.demand_lines(summary.findings)):
+        console.print(_coloured(line))
+    for line in verdict.doubts(summary):
+        console.print(Text(f"warning: {line}", "yellow"))
+    for line in (*verdict.clauses(summary.headline), *verdict.explained(summary)):
+        console.print(_coloured(line))
+    for line in answers.lines(Findings(applies=summary.findings.applies)):
+        console.print(Text(line))
+    files = "".join(f"\n{name:8} {folder / file}" for name, file in FILES.items())
+    console.print(Text(files), soft_wrap=True)
+
+
+def _coloured(line: str) -> Text:
+    text = Text(line, "bold")
+    for word in verdict.WORD.finditer(line):
+        text.stylize(KINDS[verdict.KINDS[word[1]]], *word.span())
+    return text
 
 
 def _grid(table: Table, width: int) -> Grid:
@@ -79,7 +96,9 @@ def _grid(table: Table, width: int) -> Grid:
 
 def _cells(row: Row, wide: bool) -> list[Text]:
     check = row.check if wide else row.check.split()[0]
-    cells = [row.context, row.arm, row.verdict, row.value, row.ratio, row.fast_path, check]
+    needed = f"{', ' if wide else chr(10)}{row.needed} rounds" if row.needed else ""
+    path = row.fast_path if wide else row.fast_path.split()[0]
+    cells = [row.context, row.arm, row.verdict + needed, row.value, row.ratio, path, check]
     texts = [Text(cell) for cell in cells + [row.throughput] * wide]
     texts[2].stylize(STYLES.get(row.verdict, "dim"))
     return texts
@@ -92,8 +111,9 @@ def lines(headline: str) -> str:
 
 def _timed(summary: Summary, config: Config) -> str:
     engine, rounds = config.engine, [case.rounds for case in summary.cases]
-    asked, seconds = config.measure.rounds, config.measure.seconds
-    fewer = f" (measure.seconds={seconds} leaves no time for {asked})" if seconds and min(rounds) < asked else ""
+    asked, seconds, stop = config.measure.rounds, config.measure.seconds, config.measure.stop
+    ended = [f"measure.seconds={seconds}"] * (seconds is not None) + ["all decided"] * (stop == "decided")
+    fewer = f" (of {asked}; {' or '.join(ended)} ends a case)" if ended and min(rounds) < asked else ""
     return (
         f"Timed: {summary.scope}, layers {summary.layers} of {config.model.name}, tp {summary.tp}, {engine.dtype}, "
         f"{engine.kv_layout}, on {engine.device}, graph {engine.graph}; {min(rounds)} to {max(rounds)} rounds a case"
@@ -105,16 +125,5 @@ def _legend(summary: Summary) -> str:
     control = f"{summary.control}: {summary.baseline} again, ± is the noise floor. " if summary.control else ""
     return (
         f"{control}Times: mean. Ratio: geometric mean over rounds of the time over that of {summary.baseline}. "
-        f"Skipped: steps that skipped scoring, share of rows.{_disturbed(summary)}"
-    )
-
-
-def _disturbed(summary: Summary) -> str:
-    found = [arm.comparisons for case in summary.cases for name, arm in case.arms.items() if name == summary.control]
-    noise = max((one.noise or 0.0 for comparisons in found for one in comparisons.values()), default=0.0)
-    if noise < NOISY:
-        return ""
-    return (
-        f"\nThe noise floor reaches {noise:.0%}: something else uses this machine. Stop it, or give every case more "
-        "rounds with measure.seconds=60 measure.rounds=100."
+        "Skipped: steps that skipped scoring. Rounds under UNDECIDED: so many would decide."
     )

@@ -31,7 +31,7 @@ PARAMS_AT_ONCE = 100
 METRICS_AT_ONCE = 1000
 LOCK_SECONDS = 600
 TRAINING = "workflowType=machine_learning"  # else MLflow opens its pages for prompts and traces
-ARTIFACTS = ("report.md", "config.yaml", "summary.json", "provenance.json", "samples.csv.gz")
+ARTIFACTS = ("report.md", "report.html", "config.yaml", "summary.json", "provenance.json", "samples.csv.gz")
 FOLDERS = ("plots", "samples")
 
 log = logging.getLogger(__name__)

@@ -9,18 +9,8 @@ from dataclasses import astuple, dataclass
 
 import numpy as np
 
-from pipeline.schema import (
-    MAX_TOKENS,
-    ConfigError,
-    Fixed,
-    Listed,
-    LogNormal,
-    Model,
-    Sequences,
-    Uniform,
-    WholePrompt,
-    Workload,
-)
+from pipeline.fields import MAX_TOKENS, Fixed, Listed, LogNormal, Uniform, WholePrompt
+from pipeline.schema import ConfigError, Model, Sequences, Workload
 
 
 @dataclass(frozen=True)

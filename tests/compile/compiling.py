@@ -32,7 +32,7 @@ class Compiled:
 def build(
     kernel: Any, arguments: dict[str, Any], constants: dict[str, Any], target: str = "sm_90", **options: int
 ) -> Compiled:
-    """Arguments are named by type: `*bf16`, `i32`; `:16` divisible by 16, `:1` equal to 1; tuples of them."""
+    """Arguments are named by type: `*bf16`, `i32`; `:16` divisible by 16, `:1` equal to 1; None; tuples of them."""
     names = kernel.arg_names
     assert {*arguments} | {*constants} == {*names}, names
     signature, known, attributes = {}, {}, {}
@@ -60,13 +60,16 @@ def _ones(types: Any) -> Iterator[Any]:
         for i, inner in enumerate(types):
             for changed in _ones(inner):
                 yield (*types[:i], changed, *types[i + 1 :])
-    elif types.startswith("i"):
+    elif types is not None and types.startswith("i"):
         yield "i32:1"
 
 
 def _strip(types: Any, path: tuple[int, ...], known: dict, attributes: dict) -> Any:
     if isinstance(types, tuple):
         return tuple(_strip(inner, (*path, i), known, attributes) for i, inner in enumerate(types))
+    if types is None:
+        known[path] = None
+        return "constexpr"
     kind, _, hint = types.partition(":")
     if hint == "1":
         known[path] = 1

@@ -1,22 +1,27 @@
 import pytest
 from compiling import build, with_ones
 
-from kernels.compress.fused import compress_kernel, finish_kernel
+from kernels.compress.finish import finish_kernel
+from kernels.compress.single import tokens_kernel
+from kernels.compress.whole import windows_kernel
 
 STEP = {"p_positions": "*i32:16", "p_valid": "*i1:16", "p_slots": "*i64:16", "p_cos": "*fp32:16", "p_sin": "*fp32:16"}
+STEP |= {"eps": "fp32", "tokens": "i32"}
 STATE = {"p_request": "*i32:16", "p_state_slots": "*i64:16", "p_state_table": "*i32:16", "stride_table": "i32"}
 MAIN, INDEX, HCA = (512, 448, 64, 37440), (128, 0, 64, 8640), (512, 448, 2, 1728)
-WHOLE = {"CHANNELS": (512, 128), "ROWS": (8, 8), "SPLITS": 1, "CHUNK": 1, "STORED": 1}
-SPLIT = {"CHANNELS": (64,), "ROWS": (64,), "SPLITS": 8, "CHUNK": 128, "STORED": 4}
+KERNELS = [tokens_kernel, windows_kernel]
+ALL = {"CHANNELS": (512, 128), "ROWS": (8, 8), "SPLITS": 1}
+SPLIT = {"CHANNELS": (32,), "ROWS": (128,), "SPLITS": 16}
 
 
-def arguments(streams: int, norm: str = "fp32", cache: str = "u8") -> dict:
+def arguments(streams: int, norm: str = "fp32", cache: str = "u8", split: bool = False) -> dict:
     inputs = ("*fp32:16", "*fp32:16", "i32:16", "i32:16", "*fp32:16", "*fp32:16")
-    return {"streams": ((inputs, (f"*{norm}:16", f"*{cache}:16", "*fp32:16")),) * streams} | STEP | {"eps": "fp32"}
+    outputs = (f"*{norm}:16", f"*{cache}:16", "*fp32:16" if split else None)
+    return {"streams": ((inputs, outputs),) * streams} | STEP
 
 
-def pooling(streams: int, norm: str = "fp32", cache: str = "u8") -> dict:
-    return arguments(streams, norm, cache) | STATE | {"tokens": "i32", "pools": "i32"}
+def pooling(*given: object) -> dict:
+    return arguments(*given) | STATE
 
 
 def layout(ratio: int, *streams: tuple[int, int, int, int]) -> dict:
@@ -30,32 +35,43 @@ def constants(ratio: int, windows: int, *streams: tuple[int, int, int, int], **t
     return layout(ratio, *streams) | geometry | tile
 
 
-def test_every_integer_may_be_1():
-    for changed in (pooling(2), *with_ones(pooling(2))):
-        assert build(compress_kernel, changed, constants(4, 2, MAIN, INDEX, **WHOLE)).spilled == 0
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.__name__)
+def test_every_integer_may_be_1(kernel):
+    for changed in (pooling(1), *with_ones(pooling(1))):
+        assert build(kernel, changed, constants(4, 2, MAIN, **ALL), num_warps=4).spilled == 0
 
 
-@pytest.mark.parametrize("tile", [WHOLE | {"CHUNK": 4, "STORED": 4}, WHOLE | {"ROWS": (4, 8)}], ids=repr)
-def test_ratio_4(tile):
-    assert build(compress_kernel, pooling(2, "bf16"), constants(4, 2, MAIN, INDEX, **tile)).spilled == 0
+def test_single_tokens():
+    for warps in (2, 4, 8):
+        assert build(tokens_kernel, pooling(2), constants(4, 2, MAIN, INDEX, **ALL), num_warps=warps).spilled == 0
+        made = build(tokens_kernel, pooling(1, "bf16", "u8", True), constants(128, 1, HCA, **SPLIT), num_warps=warps)
+        assert made.spilled == 0
 
 
-@pytest.mark.parametrize("tile", [SPLIT, SPLIT | {"CHUNK": 1, "STORED": 1}], ids=repr)
-def test_ratio_128(tile):
-    assert build(compress_kernel, pooling(1, "bf16"), constants(128, 1, HCA, **tile)).spilled == 0
+def test_whole_windows():
+    for stream, channels, warps in ((MAIN, 512, 4), (INDEX, 128, 1)):
+        tile = {"CHANNELS": (channels,), "ROWS": (4,), "SPLITS": 1}
+        assert build(windows_kernel, pooling(1), constants(4, 2, stream, **tile), num_warps=warps).spilled == 0
+    for channels, warps in ((32, 4), (64, 8)):
+        tile = {"CHANNELS": (channels,), "ROWS": (128,), "SPLITS": 512 // channels}
+        given = pooling(1, "bf16", "u8", True)
+        assert build(windows_kernel, given, constants(128, 1, HCA, **tile), num_warps=warps).spilled == 0
 
 
 def test_finish():
     for streams in ((HCA,), (MAIN, INDEX)):
-        assert build(finish_kernel, arguments(len(streams)), layout(128, *streams)).spilled == 0
+        given = arguments(len(streams), split=True)
+        assert build(finish_kernel, given, layout(128, *streams) | {"TOKENS": 16}).spilled == 0
 
 
-def test_without_quantisation():
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.__name__)
+def test_without_quantisation(kernel):
     plain = (512, 0, 1, 512)
-    assert build(compress_kernel, pooling(1, "fp32", "fp32"), constants(1, 1, plain, **WHOLE)).spilled == 0
-    assert build(compress_kernel, pooling(1, "fp32", "bf16"), constants(4, 2, plain, **WHOLE)).spilled == 0
+    assert build(kernel, pooling(1, "fp32", "fp32"), constants(1, 1, plain, **ALL)).spilled == 0
+    assert build(kernel, pooling(1, "fp32", "bf16"), constants(4, 2, plain, **ALL)).spilled == 0
 
 
-def test_other_targets():
-    build(compress_kernel, pooling(2), constants(4, 2, MAIN, INDEX, **WHOLE), "sm_100")
-    build(compress_kernel, pooling(1, "fp32", "bf16"), constants(4, 2, (512, 0, 64, 64 * 512), **WHOLE), "gfx942")
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.__name__)
+def test_other_targets(kernel):
+    build(kernel, pooling(2), constants(4, 2, MAIN, INDEX, **ALL), "sm_100")
+    build(kernel, pooling(1, "fp32", "bf16"), constants(4, 2, (512, 0, 64, 64 * 512), **ALL), "gfx942")

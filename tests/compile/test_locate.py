@@ -1,7 +1,7 @@
 import pytest
 from compiling import build, with_ones
 
-from kernels.select import fill, locate_batched, locate_constexpr, locate_fused, locate_runtime
+from kernels.select import fill, locate_batched, locate_churn, locate_constexpr, locate_fused, locate_runtime
 
 ROWS = {"p_request": "*i32:16", "p_valid": "*i1:16", "p_table": "*i32:16"}
 OUT = {"p_slots": "*i32:16", "p_lengths": "*i32:16"}
@@ -42,8 +42,10 @@ def test_other_targets(name, target):
 def test_geometry_compiled_in(page_size):
     arguments = {name: RUNTIME[name] for name in RUNTIME if name not in GEOMETRY}
     geometry = dict(zip(GEOMETRY, (512, 512, 512, 16, page_size), strict=True))
-    made = build(locate_constexpr.locate_kernel, arguments, geometry | {"BLOCK": 1024})
-    assert made.spilled == 0 and "div." not in made.text and "rem." not in made.text
+    batch = {"TOKENS": 17, "REQUESTS": 17}
+    for kernel, more in ((locate_constexpr.locate_kernel, {}), (locate_churn.locate_kernel, batch)):
+        made = build(kernel, arguments, geometry | more | {"BLOCK": 1024})
+        assert made.spilled == 0 and "div." not in made.text and "rem." not in made.text
 
 
 def test_without_chosen_rows_nothing_is_read_of_them():

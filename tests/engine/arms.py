@@ -37,6 +37,10 @@ def arm_on(
 def with_stage(arm: StackArm, scope: str, wrap) -> StackArm:
     """The same arm with one stage wrapped."""
     held = arm.stages
+    if held.prefill and hasattr(held.prefill, scope):
+        return arm.with_stages(
+            replace(held, prefill=replace(held.prefill, **{scope: wrap(getattr(held.prefill, scope))}))
+        )
     if hasattr(held, scope):
         return arm.with_stages(replace(held, **{scope: wrap(getattr(held, scope))}))
     return arm.with_stages(replace(held, select=replace(held.select, **{scope: wrap(getattr(held.select, scope))})))

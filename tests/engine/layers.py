@@ -8,7 +8,7 @@ from torch import Tensor
 
 from kernels.layouts import Cache
 from pipeline.door.stages import stages
-from pipeline.engine import weights
+from pipeline.engine import checkpoint
 from pipeline.engine.layer import LayerCaches
 from pipeline.engine.session import Fed, LayerSession
 from pipeline.schema import Config, Kind, Model
@@ -39,7 +39,7 @@ class Shape:
         )
 
     def tensors(self, model: Model) -> dict[str, Tensor]:
-        drawn = weights.draw(model, self.kind, 1, self.seed, CPU)
+        drawn = checkpoint.draw(model, self.kind, 1, self.seed, CPU)
         return {name: tensor.float() for name, tensor in drawn.items()}
 
     def session(

@@ -71,3 +71,17 @@ def test_two_arms_have_the_same_prefixes_and_caches_of_their_own():
     poison_all(one)
     assert not any(rows.any() for rows in known_rows(one))
     assert all(rows.any() for rows in known_rows(other))
+
+
+def test_arms_that_share_memory_write_into_the_same_caches_and_give_the_same():
+    first, other = (arm_on([asked(20, 21, 2), asked(7, 8, 2)], "engine.layers=3") for _ in range(2))
+    for step in range(2):
+        first.prepare(step)
+        expected = [output.y.clone() for output in first.step(step)]
+        if step == 0:
+            poison_all(other)
+            other.share_memory(first)
+        other.prepare(step)
+        for output, right in zip(other.step(step), expected, strict=True):
+            assert torch.equal(output.y, right)
+    assert other.caches is first.caches and other.blueprint is first.blueprint

@@ -52,6 +52,7 @@ def test_what_is_named_stays(machine):
     [
         ({"device": "cuda"}, "engine.device=cuda: .*; allowed here: cpu, auto"),
         ({"graph": "full"}, "engine.graph=full: .* need a CUDA device, .*use engine.graph=off"),
+        ({"graph": "both"}, "engine.graph=both: .* need a CUDA device, .*use engine.graph=off"),
     ],
 )
 def test_what_is_not_there(machine, changes, message):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.engine.layers import Shape, fed_in, joined, sets
 
 TOLERANCE = 1e-5
-VARIANTS = ("reference", "never", "batch", "row", "direct")
+VARIANTS = ("reference", "never", "batch", "row", "direct", "gathered")
 REAL_HEAD = ("model.head_dim=512", "model.window=128", "model.index_heads=8", "model.hca_ratio=128")
 SHAPES = [
     Shape("swa"),

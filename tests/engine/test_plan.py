@@ -113,3 +113,10 @@ def test_the_seed_shuffles_pages_and_nothing_else():
     tables = [[step.pages["window"].block_table.tolist() for step in made.inputs] for made in (one, same, other)]
     assert tables[0] == tables[1] != tables[2]
     assert [pool.capacity for pool in one.pools.values()] == [pool.capacity for pool in other.pools.values()]
+
+
+def test_block_tables_are_as_wide_in_every_step_as_the_longest_request_needs():
+    _, made = planned([asked(0, 6, 20), asked(0, 3, 2)], seats=2)
+    widths = {name: {step.pages[name].block_table.shape[1] for step in made.inputs} for name in SPACES}
+    longest = 6 + 20 - 1
+    assert widths == {name: {SPACES[name].columns(longest)} for name in SPACES}

@@ -1,11 +1,14 @@
+from dataclasses import replace
+
 from pipeline.evidence.headline import headline
-from pipeline.evidence.summary import ArmSummary, CaseSummary, Check, Comparison, FastPath
+from pipeline.evidence.summary import ArmSummary, CaseSummary, Check, Comparison, FastPath, Overall
 
 GOOD, BAD = Check(True, 0.0, 1.0, "fine"), Check(False, 2.0, 1.0, "output error 2 passes 1")
 
 
-def comparison(verdict, ratio=1.0, metric="tpot", rounds=9):
-    return Comparison(metric, ratio, ratio, ratio, verdict, 0.01, 0.02, 0.95, rounds)
+def comparison(verdict, ratio=1.0, metric="tpot", rounds=9, needed=None):
+    bounds = (None, None) if rounds < 5 else (ratio, ratio)
+    return Comparison(metric, ratio, *bounds, verdict, 0.01, 0.02, 0.95, rounds, needed)
 
 
 def arm(name, check=GOOD, skipped=0, expected=False, **found):
@@ -49,10 +52,10 @@ def test_an_arm_without_a_fast_path_is_not_blamed():
 
 
 def test_failed_checks_come_before_verdicts_and_name_the_cases():
-    cases = [case(8, arm("other", check=BAD)), case(16, arm("other", primary=comparison("UNDECIDED")))]
+    cases = [case(8, arm("other", check=BAD)), case(16, arm("other", primary=comparison("UNDECIDED", needed=120)))]
     assert headline(cases, "never", None) == (
         "other FAILED its check in decode-8 (output error 2 passes 1); "
-        "other against never in decode (TPOT): UNDECIDED at context 16."
+        "other against never in decode (TPOT): UNDECIDED (9 rounds, 120 would decide) at context 16."
     )
     everywhere = headline([case(8, arm("other", check=BAD))], "never", None)
     assert everywhere == "other FAILED its check everywhere (output error 2 passes 1)."
@@ -65,7 +68,7 @@ def test_workloads_have_their_own_metric_and_the_control_is_silent():
         case(8, batch("FASTER", 0.5, metric="ttft"), control, workload="prefill", primary="ttft"),
     ]
     assert headline(cases, "never", "control") == (
-        "batch against never in decode (TPOT): UNDECIDED (4 rounds, 5 are needed) at context 8; "
+        "batch against never in decode (TPOT): UNDECIDED (4 rounds are too few for an interval) at context 8; "
         "batch against never in prefill (TTFT): FASTER by 50.0 % at context 8; "
         "batch took its fast path in 2 of 2 cases."
     )
@@ -79,3 +82,32 @@ def test_contexts_out_of_order_are_listed():
 
 def test_a_baseline_alone_is_not_compared():
     assert headline([case(8)], "never", None) == "only never was measured, there is nothing to compare."
+
+
+def test_undecided_contexts_name_the_most_rounds_that_any_of_them_needs():
+    cases = [
+        case(8, batch("UNDECIDED", needed=60)),
+        case(16, batch("UNDECIDED", needed=300)),
+        case(32, batch("FASTER", 0.9)),
+    ]
+    assert "UNDECIDED (9 rounds, 300 would decide) up to context 16, FASTER" in headline(cases, "never", None)
+    cases.append(case(64, batch("UNDECIDED")))
+    assert "UNDECIDED (9 rounds, and more of the same would not decide) at contexts" in headline(cases, "never", None)
+
+
+def test_the_mean_over_contexts_follows_the_verdicts_of_its_workload():
+    mean = Comparison("tpot", 0.95, 0.94, 0.961, "FASTER", 0.01, 0.02, 0.95, 18)
+    over = [Overall("decode", "", "batch", mean), Overall("decode", "", "control", mean)]
+    found = headline([case(8, batch("FASTER", 0.9)), case(16, batch("SAME"))], "never", "control", over)
+    assert found == (
+        "batch against never in decode (TPOT): FASTER by 10.0 % at context 8, SAME within 2 % at context 16; "
+        "over all its contexts FASTER, time -5.0 % [-6.0, -3.9] (geometric mean); "
+        "batch took its fast path in 2 of 2 cases."
+    )
+
+
+def test_a_case_without_an_undisturbed_round_comes_before_what_it_found():
+    case_ = replace(case(8, batch("FASTER", 0.9)), void="throttled: power cap")
+    assert headline([case_], "never", None).startswith(
+        "NO ROUND of decode-8 was free of disturbance (throttled: power cap); batch against never"
+    )

@@ -211,3 +211,65 @@ def test_the_time_of_a_step_that_repeats_its_work_is_that_of_one():
     arms = [FakeArm("a", machine, 1.0), FakeArm("b", machine, 1.0, repeats=20)]
     measure(arms, recorded, 2, 0, None, seed=0, clock=machine)
     np.testing.assert_allclose(recorded.seconds, [[[1.0, 0.05]], [[1.0, 0.05]]])
+
+
+def edges_of(reasons, **asked):
+    """Runs blocks of two rounds, of which those in `reasons` are void for that reason; the edges that were seen."""
+    seen = []
+
+    def at_block_edge(first, last):
+        seen.append((first, last))
+        return reasons.get(len(seen) - 1, "")
+
+    recorded, _, _ = run(block_rounds=2, at_block_edge=at_block_edge, **asked)
+    return recorded, seen
+
+
+def test_block_edges_are_seen_before_the_first_round_and_after_every_block():
+    recorded, seen = edges_of({}, rounds=5)
+    assert seen == [(0, -1), (0, 1), (2, 3), (4, 4)]
+    assert recorded.void == [""] * 5 and recorded.counting == 5
+
+
+def test_a_void_block_is_kept_with_its_reason_and_made_again_in_the_same_order():
+    recorded, seen = edges_of({2: "hot", 3: "hot again"}, rounds=6)
+    assert recorded.void == ["", "", "hot", "hot", "hot again", "hot again", "", "", "", ""]
+    assert (len(recorded), recorded.counting) == (10, 6)
+    assert seen[2:5] == [(2, 3), (4, 5), (6, 7)]
+    sound = [number for number, reason in enumerate(recorded.void) if not reason]
+    undisturbed, _, _ = run(rounds=6)
+    np.testing.assert_array_equal(recorded.order[sound], undisturbed.order)
+    np.testing.assert_array_equal(recorded.order[2:4], recorded.order[6:8])
+
+
+def test_void_blocks_are_not_repeated_for_ever():
+    recorded, _ = edges_of(dict.fromkeys(range(100), "throttled"), rounds=6)
+    assert (len(recorded), recorded.counting) == (12, 0)
+    assert set(recorded.void) == {"throttled"}
+
+
+def test_progress_never_leaves_the_whole():
+    seen = []
+    edges_of({2: "hot"}, rounds=6, on_progress=lambda done, total: seen.append((done, total)))
+    assert {total for _, total in seen} == {7}
+    assert max(done for done, _ in seen) == 7
+
+
+def test_the_caller_may_end_it_at_a_block_edge_and_sees_what_is_recorded():
+    seen, progress = [], []
+
+    def on_block(recorded):
+        seen.append((len(recorded), recorded.counting, recorded.seconds.shape))
+        return len(recorded) == 6
+
+    recorded, _, _ = run(rounds=20, block_rounds=3, on_block=on_block, on_progress=lambda *done: progress.append(done))
+    assert len(recorded) == 6
+    assert seen == [(3, 3, (3, 3, 2)), (6, 6, (6, 3, 2))]
+    assert progress[-1] == (21, 21)
+
+
+def test_spent_seconds_end_it_at_a_block_edge_once_an_interval_is_possible():
+    short, _, _ = run(rounds=20, block_rounds=3, seconds=1e-9)
+    assert len(short) == 15
+    void, _ = edges_of(dict.fromkeys(range(100), "throttled"), rounds=20, seconds=1e-9)
+    assert len(void) == 20, "twice the rounds that an interval needs"

@@ -1,8 +1,10 @@
+import math
+
 import numpy as np
 import pytest
 
 from pipeline.evidence.latency import Latency
-from pipeline.evidence.metrics import calls, distribution, serving
+from pipeline.evidence.metrics import calls, distribution, in_cycles, serving
 
 
 def latencies(ttft, tpot, itl, e2el, duration, **counts):
@@ -100,3 +102,10 @@ def test_calls_of_a_stage_have_times_only():
     metrics = calls(np.array([[1e-6, 2e-6], [3e-6, 6e-6]]))
     assert metrics.values == pytest.approx({"mean_step_us": 3.0, "median_step_us": 2.5, "std_step_us": np.sqrt(3.5)})
     assert metrics.undefined == {"p99_step_us": "4 samples, 100 are needed"}
+
+
+def test_cycles_are_microseconds_times_the_clock():
+    values = {"mean_tpot_ms": 0.5, "median_tpot_ms": 0.25, "mean_ttft_ms": 9.0}
+    assert in_cycles(values, "tpot", 1980.0) == {"mean_tpot_cycles": 990_000, "median_tpot_cycles": 495_000}
+    assert in_cycles({"mean_step_us": 2.0}, "step", 1500.0) == {"mean_step_cycles": 3000}
+    assert in_cycles(values, "tpot", math.nan) == {} and in_cycles({}, "tpot", 1980.0) == {}

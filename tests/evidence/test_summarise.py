@@ -3,9 +3,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pipeline.evidence.compare import Roles
 from pipeline.evidence.samples import Samples
 from pipeline.evidence.stats import Rule
-from pipeline.evidence.summarise import MINIMUM_SAMPLES, summarise
+from pipeline.evidence.summarise import MINIMUM_SAMPLES, decided, summarise
 from pipeline.evidence.summary import Check, FastPath
 from pipeline.work.schedule import schedule
 from pipeline.work.workload import Case, Request
@@ -182,3 +183,52 @@ def test_a_case_in_which_no_arm_could_run_keeps_its_metric(scope, output_len, pr
     summary = summarise(case, steps, none, dict.fromkeys(ARMS, FAILED), RULE, "control")
     assert summary.primary == primary
     assert all((arm.metrics, arm.comparisons) == ({}, {}) for arm in summary.arms.values())
+
+
+def test_void_rounds_are_in_no_figure():
+    case, steps, samples = decode(rounds=12)
+    samples.seconds[3, :, 1] *= 5
+    void = tuple("throttled" if number == 3 else "" for number in range(12))
+    found = summary_of(case, steps, replace(samples, void=void))
+    kept = replace(samples, seconds=np.delete(samples.seconds, 3, axis=0))
+    assert (found.rounds, found.void) == (11, "")
+    assert found.arms["batch"] == summary_of(case, steps, kept).arms["batch"]
+    assert found.arms["batch"] != summary_of(case, steps, samples).arms["batch"]
+
+
+def test_where_all_rounds_are_void_all_count_and_the_reason_is_told():
+    case, steps, samples = decode(rounds=6)
+    found = summary_of(case, steps, replace(samples, void=("throttled",) * 3 + ("compiled k",) * 3))
+    assert (found.rounds, found.void) == (6, "throttled, compiled k")
+    assert found.arms == summary_of(case, steps, samples).arms
+
+
+def test_outliers_are_counted_and_stay():
+    case, steps, samples = decode(rounds=20)
+    quiet = samples.seconds / samples.seconds[:, :1, :1]
+    quiet[7, :, 2] *= 1.5
+    found = summary_of(case, steps, replace(samples, seconds=quiet))
+    assert found.outliers == {"never": 0, "batch": 0, "control": 1}
+    assert found.arms["control"].metrics["mean_tpot_ms"] == pytest.approx(quiet[:, 1:, 2].mean() * 1e3)
+
+
+def test_the_clock_is_told_where_it_is_known():
+    case, steps, samples = decode()
+    assert summary_of(case, steps, samples).clock_mhz is None
+    assert summary_of(case, steps, replace(samples, clock_mhz=1980.0)).clock_mhz == 1980.0
+
+
+def test_a_case_is_decided_at_a_planned_look_by_the_rounds_that_count():
+    rule, roles = replace(RULE, block_rounds=2, planned_blocks=20), Roles("never", "control")
+
+    def ends(samples):
+        return decided(*decode()[:2], roles, rule, samples)
+
+    ten = decode(rounds=10)[2]
+    assert ends(ten)
+    assert not ends(replace(ten, void=("", "") * 4 + ("throttled",) * 2))
+    assert not ends(replace(ten, void=("throttled",) * 10))
+    assert not ends(decode(rounds=12)[2]), "no look is planned there"
+    assert not ends(decode(rounds=10, noise=0.3)[2])
+    summary = summarise(*decode()[:2], ten, dict.fromkeys(ARMS, PASSED), rule, "control")
+    assert summary.arms["batch"].comparisons["tpot"].confidence > 0.99

@@ -12,10 +12,11 @@ from kernels.contracts import Pages, Stream
 from kernels.layouts import PlainCache
 
 KNOBS = {
-    "default": Compress(),
-    "fine": Compress(coarse_from=1 << 30, num_warps=8),
-    "coarse": Compress(coarse_from=1, rows=2),
-    "split": Compress(tile=512, overlap=True),
+    "default": Compress(overlap=True),
+    "single": Compress(whole_from=1 << 30, num_warps=8),
+    "single, split": Compress(whole_from=1 << 30, tile=512, overlap=True),
+    "whole": Compress(whole_from=1),
+    "whole, split": Compress(whole_from=1, whole_tile=512, warp_tile=256, overlap=True),
 }
 STAGE = suite("compress", **KNOBS)
 
@@ -69,6 +70,12 @@ def decode(requests: int, steps: int) -> tuple:
     return (prefix, *(tuple((length + t, length + t + 1) for length in lengths) for t in range(steps)))
 
 
+def every_residue(ratio: int) -> tuple:
+    """A request at each, with a window closed before it; then two tokens more of each."""
+    lengths = range(ratio, 2 * ratio)
+    return tuple((0, length) for length in lengths), tuple((length, length + 2) for length in lengths)
+
+
 CSA = Case((((0, 1000), (0, 203), (0, 3)),))
 HCA = replace(CSA, ratio=128, windows=1, widths=(512,), layouts=("fp8_ds_mla",), page_size=2, state_page_size=8)
 CASES = [
@@ -78,6 +85,8 @@ CASES = [
     replace(CSA, chunks=(((0, 7), (0, 9)), ((7, 12), (9, 11)), ((12, 400), (11, 12)))),
     replace(HCA, chunks=(((0, 100), (0, 127)), ((100, 300), (127, 129)), ((300, 303), (129, 1300)))),
     replace(CSA, layouts=("bf16", "bf16")),
+    replace(HCA, chunks=every_residue(128)),
+    replace(CSA, chunks=every_residue(8)),
 ]
 
 

@@ -4,13 +4,14 @@ import pytest
 import torch
 from locate_cases import CASES, Case, assert_located
 
-from kernels.select import locate_batched, locate_constexpr, locate_fused, locate_runtime
+from kernels.select import locate_batched, locate_churn, locate_constexpr, locate_fused, locate_runtime
 
 ORDERED = [
     locate_runtime.Locate(),
     locate_constexpr.Locate(),
+    locate_churn.Locate(),
     locate_batched.Locate(),
-    locate_batched.Locate(rows_per_program=4, num_warps=1, overlap=True, keep_slots=True),
+    locate_batched.Locate(4, 1, keep_slots=True, overlap=True),
 ]
 FUSED = [locate_fused.Locate(), locate_fused.Locate(rows_per_program=4, num_warps=1, overlap=True, keep_slots=True)]
 DECODE = Case(tuple((length, length + 1) for length in range(1500, 9000, 117)), width=512, page_size=64, padding=3)

@@ -28,9 +28,11 @@ REAL = Case(((0, 70), (2000, 2001), (400, 777), (3, 4), (4000, 4001)), 1, 64, "f
 DECODE = Case(
     tuple((n, n + 1) for n in (4095, 2047, 2048, 2051, 2052, 3, 0, 130)), 4, 64, "fp8", torch.bfloat16, 64, 128, 64, 8
 )
+EVERY_RESIDUE = replace(DECODE, spans=tuple((n, n + 1) for n in range(2044, 2057)), padding=2)
 CASES = [
     REAL,
     DECODE,
+    EVERY_RESIDUE,
     replace(DECODE, ratio=1, padding=0),
     replace(REAL, layout="bf16", ratio=4),
     replace(REAL, layout="fp32", dtype=torch.float32, ratio=4),

@@ -6,7 +6,12 @@ from suites import suite
 
 from kernels.compress.fused import Compress
 
-KNOBS = {"fine": Compress(), "coarse": Compress(coarse_from=1, rows=2), "split": Compress(tile=64, coarse_from=1)}
+KNOBS = {
+    "single": Compress(),
+    "single, split": Compress(tile=64),
+    "whole": Compress(whole_from=1),
+    "whole, split": Compress(whole_from=1, whole_tile=64),
+}
 STAGE = suite("compress", **KNOBS)
 CASES = [case for case in STAGE.CASES if case.nope < 448 and case.ratio < 128]
 LONG = STAGE.Case(ratio=128, windows=1, lengths=(130,), nope=8, page_size=2, state_page_size=8)

@@ -1,11 +1,12 @@
 import pytest
 from locate_cases import CASES, assert_located
 
-from kernels.select import locate_batched, locate_constexpr, locate_fused, locate_runtime
+from kernels.select import locate_batched, locate_churn, locate_constexpr, locate_fused, locate_runtime
 
 ORDERED = [
     locate_runtime.Locate(block=4),
     locate_constexpr.Locate(block=8),
+    locate_churn.Locate(block=8),
     locate_batched.Locate(rows_per_program=4, block=4),
     locate_batched.Locate(rows_per_program=1, block=32),
 ]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from kernel_cases import poisoned, ragged_rows, rope_for, shuffled_table
+from kernel_cases import poisoned, ragged_rows, rope_for, runs_on_gpu_only, shuffled_table
 from torch import Tensor
 
 import kernels.select
@@ -20,10 +20,10 @@ NAN, INF = float("nan"), float("inf")
 
 
 def implementations(part: str) -> dict[str, Any]:
-    """Every torch implementation of a part but its reference, by the name of its file. Triton has its own tests."""
+    """Every torch implementation of a part but its reference, by its file's name. The others have their own tests."""
     files = sorted(Path(kernels.select.__path__[0]).glob(f"{part}_*.py"))
-    modules = {file.stem: import_module(f"kernels.select.{file.stem}") for file in files}
-    return {name: getattr(module, PARTS[part])() for name, module in modules.items() if not hasattr(module, "triton")}
+    names = [file.stem for file in files if not runs_on_gpu_only(file)]
+    return {name: getattr(import_module(f"kernels.select.{name}"), PARTS[part])() for name in names}
 
 
 def definition(part: str) -> Any:

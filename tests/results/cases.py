@@ -1,19 +1,16 @@
 """A small experiment as values: a decode ladder, a prefill ladder and one serve case, four arms, one of them wrong."""
 
-from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from dataclasses import asdict, replace
 
 import numpy as np
-from omegaconf import OmegaConf
 from pydantic import TypeAdapter
 
 from pipeline.evidence.samples import Samples
 from pipeline.evidence.summary import ArmSummary, CaseSummary, Check, Comparison, FastPath, Summary
 from pipeline.results.provenance import Gpu, Provenance
 from pipeline.schema import Config
+from tests.compose import config as composed
 
-CONF = Path(__file__).parents[2] / "conf"
 ARMS = ("never", "control", "batch", "row.v2")
 DECODE = (1024, 2047, 2048, 2051, 2052, 4096, 8192)
 PREFILL = (512, 2048)
@@ -21,25 +18,18 @@ RATIOS = {"control": 1.002, "batch": 0.9, "row.v2": 0.97}
 
 
 def config(output_dir: str = "outputs", name: str = "short_ctx", **changes) -> Config:
-    stages = ("ingest", "compress", "attend", "emit")
-    reference = {stage: {"_target_": f"kernels.{stage}.reference.{stage.title()}"} for stage in stages}
-    parts = ("score", "topk", "shortcut", "locate")
-    reference["select"] = {part: {"_target_": f"kernels.select.reference.{part.title()}"} for part in parts}
+    """Whatever is not said here is as in conf/."""
+    tree = asdict(composed("+exp=short_ctx", "model=tiny", "measure=default"))
+    reference = tree["reference"]
     awkward = {"mode": "1e3", "flag": "off", "clock": "1:30", "rows": 8, "scale": 1e-6, "note": "", "list": [1, "0x1f"]}
     row = {**reference, "attend": {**reference["attend"], **awkward}}
     at_once = {"rate": None, "burstiness": 1.0}
-    tree = {
+    tree |= {
         "name": name,
         "seed": 7,
         "output_dir": output_dir,
-        "model": {
-            "name": "tiny", "hidden": 64, "heads": 4, "head_dim": 32, "rope_dim": 8, "q_lora_rank": 32, "o_groups": 2,
-            "o_lora_rank": 16, "window": 8, "compress_ratio": 4, "topk": 512, "hca_ratio": 128, "index_heads": 2,
-            "index_dim": 16, "norm_eps": 1e-6, "rope_theta": 1e4, "compress_rope_theta": 1.6e5,
-            "yarn": {"factor": 16.0, "original_length": 65536, "beta_fast": 32.0, "beta_slow": 1.0},
-            "schedule": ["swa", "csa", "hca"],
-        },
-        "engine": {**_defaults("engine"), "device": "cpu", "dtype": "bf16", "tp": 8, "max_num_seqs": 4},
+        "model": {**tree["model"], "topk": 512},
+        "engine": {**tree["engine"], "device": "cpu", "dtype": "bf16", "tp": 8, "max_num_seqs": 4},
         "workloads": {
             "decode": {
                 "num_requests": 4, "arrival": at_once, "ladder": list(DECODE),
@@ -55,15 +45,8 @@ def config(output_dir: str = "outputs", name: str = "short_ctx", **changes) -> C
             },
         },
         "arms": {"never": reference, "batch": reference, "row.v2": row},
-        "reference": reference,
-        "measure": _defaults("measure"),
-        "track": _defaults("track"),
     }  # fmt: skip
     return replace(TypeAdapter(Config).validate_python(tree), **changes)
-
-
-def _defaults(group: str) -> dict[str, Any]:
-    return OmegaConf.to_container(OmegaConf.load(CONF / group / "default.yaml"))
 
 
 def provenance(launch_directory: str = "/somewhere", overrides: tuple[str, ...] = ("+exp=short_ctx",)) -> Provenance:

@@ -4,7 +4,9 @@ from dataclasses import asdict, replace
 
 import pytest
 from cases import ARMS, DECODE, config, provenance, summary
+from full import WARNING, full
 
+from pipeline.evidence.findings import Findings, GateOutcome
 from pipeline.results.entries import Metric, arm_entries, parent_entry
 
 ID = "20261129T164400Z-ab12cd"
@@ -141,3 +143,39 @@ def test_names_tell_the_jobs_of_a_sweep_apart():
 def test_a_zero_is_a_value():
     entry = arms(with_arm(summary(), "batch", metrics={"completed": 0.0}))["batch"]
     assert Metric("serve.completed", 0.0, 0) in entry.metrics
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_a_gate_that_does_not_hold_fails_the_run_and_no_arm(held):
+    sound = replace(summary(), cases=tuple(case for case in summary().cases if case.arms["row.v2"].check.passed))
+    gated = replace(sound, findings=Findings(gate=GateOutcome(held, ())))
+    assert parent(gated).passed is held
+    assert all(entry.passed for entry in arms(gated).values())
+
+
+def test_findings_that_runs_can_be_compared_by():
+    entry = parent(full())
+    assert curve(entry, "overall/decode.batch") == {0: 0.942} and curve(entry, "overall/decode.row.v2") == {0: 0.986}
+    entry = arms(full())["batch"]
+    assert curve(entry, "overall/decode") == {0: 0.942}
+    assert curve(entry, "decode/explained_share") == {1024: 0.97, 2047: 0.046}
+    assert curve(entry, "compiles/variants") == {0: 14} and curve(entry, "compiles/break_even_launches") == {0: 0}
+    assert curve(entry, "decode.stage.select_us") == pytest.approx({1024: 12.2, 2047: 12.2, 4096: 61.0})
+    assert curve(entry, "decode.stage.select.score_us")[4096] == pytest.approx(48.8)
+    assert curve(entry, "decode/limit_share")[4096] == pytest.approx(0.4 * 175.2 / 179.2)
+    never = arms(full())["never"]
+    assert curve(never, "compiles/first_step_seconds") == {0: 7.9} and not curve(never, "compiles/break_even_launches")
+
+
+def test_outcomes_are_tags():
+    tags = parent(full()).tags
+    found = (tags["gate"], tags["claim"], tags["void_blocks"])
+    assert found == ("NOT HELD", "pr_1 TPOT at 2k: REPRODUCED", "3 of 64")
+    assert WARNING in tags["warnings"] and "row.v2 has no figures at decode-2052" in tags["warnings"]
+    bare = parent(with_arm(summary(), "row.v2", check=summary().cases[0].arms["never"].check)).tags
+    assert not {"gate", "claim", "void_blocks", "self_test"} & set(bare) and bare["warnings"] == "none"
+
+
+def test_no_finding_is_logged_twice():
+    for entry in (parent(full()), *arms(full()).values()):
+        assert max(Counter((metric.key, metric.step) for metric in entry.metrics).values()) == 1

@@ -1,19 +1,23 @@
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
 from cases import DECODE, config, summary
+from full import full
 from matplotlib.image import imread
 
 from pipeline.results.palette import colours
-from pipeline.results.plots import _figure, draw_plots
+from pipeline.results.plots import pictures, write_pngs
+from pipeline.results.plots.ladder import figure, view
+from pipeline.results.plots.picture import svg
 from pipeline.results.table import by_workload
 
 
 @pytest.fixture
 def panels():
     """Times and ratios of the decode ladder."""
-    return _figure(summary(), by_workload(summary())["decode"], "tpot", "decode").axes
+    return figure(summary(), by_workload(summary())["decode"], "tpot", "decode").axes
 
 
 def curve(axes, arm):
@@ -22,7 +26,7 @@ def curve(axes, arm):
 
 
 def test_a_picture_for_each_workload_and_metric(tmp_path):
-    paths = draw_plots(summary(), config(), tmp_path)
+    paths = write_pngs(pictures(summary(), config(), "H200"), tmp_path)
     names = ["decode-tpot", "prefill-ttft", "serve-ttft", "serve-tpot"]
     assert paths == [tmp_path / "plots" / f"{name}.png" for name in names]
     for path in paths:
@@ -64,7 +68,7 @@ def test_arms_keep_their_colour():
 def test_one_arm_alone_has_no_ratios():
     found = summary()
     cases = [replace(case, arms={"never": case.arms["never"]}) for case in found.cases if case.workload == "decode"]
-    assert len(_figure(replace(found, control=None, cases=tuple(cases)), cases, "tpot", "decode").axes) == 1
+    assert len(figure(replace(found, control=None, cases=tuple(cases)), cases, "tpot", "decode").axes) == 1
 
 
 def test_the_whiskers_of_a_time_are_its_interval():
@@ -72,6 +76,89 @@ def test_the_whiskers_of_a_time_are_its_interval():
     case = found.cases[0]
     never = replace(case.arms["never"], metrics={"mean_tpot_ms": 2.0}, intervals={"tpot": (0.0015, 0.004)})
     case = replace(case, arms=case.arms | {"never": never})
-    axes = _figure(replace(found, cases=(case,)), [case], "tpot", "decode").axes[0]
+    axes = figure(replace(found, cases=(case,)), [case], "tpot", "decode").axes[0]
     bars = next(container for container in axes.containers if container.get_label() == "never")[2][0]
     assert bars.get_segments()[0][:, 1].tolist() == pytest.approx([1.5, 4.0])
+
+
+@cache
+def everything():
+    return pictures(full(), config(), "H200")
+
+
+def drawn(name):
+    return next(picture.figure for picture in everything() if picture.name == name)
+
+
+def test_findings_bring_pictures_of_their_own():
+    found = everything()
+    assert [(picture.name, picture.topic) for picture in found] == [
+        ("overall", "times"),
+        ("decode-tpot", "times"),
+        ("prefill-ttft", "times"),
+        ("serve-ttft", "times"),
+        ("serve-tpot", "times"),
+        ("decode-stages", "stages"),
+        ("decode-limits", "stages"),
+    ]
+    for picture in found:
+        assert picture.figure.axes[0].get_title(loc="left").endswith("tiny, layers csa, tp 8, stack, H200")
+
+
+def test_stages_are_stacked_to_the_step():
+    axes = drawn("decode-stages").axes[0]
+    assert [label.get_text().split() for label in axes.get_yticklabels()][:4] == [
+        ["never", "1,024"],
+        ["batch", "1,024"],
+        ["row.v2", "1,024"],
+        ["never", "2,047"],
+    ]
+    first = [bar for bar in axes.patches if bar.get_y() + bar.get_height() / 2 == axes.get_yticks()[0]]
+    assert [bar.get_width() for bar in first] == pytest.approx([8.1, 12.4, 61.0, 84.5, 9.2, 4.0])
+    assert [bar.get_x() for bar in first] == pytest.approx(np.cumsum([0, 8.1, 12.4, 61.0, 84.5, 9.2]))
+    labels = {text.get_text() for text in drawn("decode-stages").legends[0].get_texts()}
+    assert labels == {"ingest", "compress", "select", "attend", "emit", "rest", "whole step"}
+
+
+def test_limits_are_those_of_the_longest_context():
+    axes = drawn("decode-limits").axes[0]
+    assert "4,096" in axes.get_title(loc="left") and axes.get_xscale() == "log"
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    assert names == ["ingest", "compress", "select", "select: score", "attend", "emit"]
+    dots = next(line for line in axes.lines if line.get_label() == "never")
+    assert list(dots.get_xdata()) == pytest.approx([8.1, 12.4, 61.0, 48.8, 84.5, 9.2])
+    ticks = [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "|" and len(line.get_xdata())]
+    assert ticks[:3] == pytest.approx([0.4 * 8.1, 0.4 * 12.4, 0.4 * 61.0])
+
+
+def test_means_over_all_contexts_leave_out_the_control():
+    axes = drawn("overall").axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["batch · decode", "row.v2 · decode"]
+    assert [text.get_text() for text in axes.texts] == ["FASTER -5.8 %", "UNDECIDED -1.4 %"]
+    assert list(axes.lines[0].get_xdata()) == pytest.approx([0.938, 0.946])
+
+
+def test_a_step_far_beyond_the_others_is_cut_and_its_length_written():
+    found = full()
+    first, *others = found.findings.breakdowns
+    slow = replace(found, findings=replace(found.findings, breakdowns=(replace(first, step=0.025), *others)))
+    axes = next(one.figure for one in pictures(slow, config(), "H200") if one.name == "decode-stages").axes[0]
+    assert axes.get_xlim()[1] < 1000
+    assert [text.get_text() for text in axes.texts] == ["25,000 →"]
+
+
+def test_an_interval_beyond_reason_leaves_the_values_apart():
+    bottom, top = view([(0.8, 0.01, 0.01), (1.0, 0.7, 6.0), (np.nan, 1, 1)], 0.15)
+    assert bottom == pytest.approx(0.6 - 0.036) and top == pytest.approx(1.2 + 0.036)
+
+
+def test_hollow_where_the_fast_path_was_not_taken(panels):
+    hollow = [line for line in panels[1].lines if line.get_color() == "white"]
+    places = [np.asarray(line.get_xdata()).round().astype(int).tolist() for line in hollow]
+    assert [[DECODE[place] for place in column] for column in places] == [[2052, 4096, 8192]] * 2
+
+
+def test_a_drawing_follows_the_colours_of_its_page():
+    drawing = svg(everything()[0])
+    assert drawing.startswith('<svg role="img" aria-label="Geometric mean of every arm over never"')
+    assert "var(--c-0072b2, #0072b2)" in drawing and "batch · decode" in drawing and "<metadata" not in drawing

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from cases import config, summary
+from full import full
 from rich.console import Console
 
 from pipeline.results.terminal import progress, show
@@ -41,10 +42,59 @@ def test_a_long_name_folds_and_leaves_the_verdict():
     arms = {LONG if name == "batch" else name: replace(arm, arm=LONG if name == "batch" else name)
             for name, arm in case.arms.items()}  # fmt: skip
     page = shown(80, replace(found, cases=(replace(case, arms=arms, context=1 << 20),)))
-    assert "1,048,576" in page and "UNDECIDED" not in page
+    assert "1,048,576" in page and "UNDECIDED" not in page[: page.index("Timed:")]
     assert "FASTER" in page and "0.900 [0.894, 0.905]" in page and "…" not in page
     columns = [line[12:].split("  ")[0].strip() for line in page.splitlines()]
     assert LONG in "".join(columns)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_what_was_found_besides_stands_last_and_fits(width):
+    page = shown(width, full())
+    told = page[page.index("Timed:") : page.index("\nreport ")]
+    assert max(map(len, told.splitlines())) <= width and "…" not in page
+    flat = " ".join(told.split())
+    order = [
+        "Outliers: 20 of 800 rounds",
+        "Stages in decode at 4,096",
+        "never attend 47% (2x), select 34% (2x), compress 7% (2x)",
+        "Compiled: never 9 kernels in 14 forms, 6,200 ms",
+        "claim pr_1 REPRODUCED: TPOT at 2k: published -12.0 %",
+        "NOT HELD: gate, 9 of 10 demands held",
+        "VIOLATED: row.v2 at decode-2052",
+        "warning: row.v2 has no figures at decode-2052",
+        "warning: another process on the device",
+        "warning: batch is FASTER at decode-2047, and the stages that it changes do not explain it",
+        "batch against never in decode (TPOT): FASTER by 10.0 %",
+        "the stages that batch changes explain 97 % of its difference in 1 case",
+        "decode, batch over conv: TPOT 0.930",
+    ]
+    places = [flat.find(part) for part in order]
+    assert -1 not in places and places == sorted(places)
+
+
+def rows(width):
+    return [" ".join(line.split()) for line in shown(width, full()).splitlines()]
+
+
+def test_the_mean_of_all_contexts_ends_a_table():
+    assert "all batch FASTER - 0.942 [0.938, 0.946] - -" in rows(80)
+    assert rows(80).index("all batch FASTER - 0.942 [0.938, 0.946] - -") > max(
+        number for number, row in enumerate(rows(80)) if row.startswith("8,192")
+    )
+
+
+def test_undecided_says_how_many_rounds_would_decide():
+    narrow = rows(80)
+    assert narrow[narrow.index("row.v2 UNDECIDED - 0.986 [0.982, 0.990] - -") + 1] == "180 rounds"
+    assert any(row.startswith("row.v2 UNDECIDED, 3,762 rounds") for row in rows(120))
+
+
+def test_a_long_list_of_demands_is_cut():
+    found = full()
+    gate = replace(found.findings.gate, lines=(*(f"VIOLATED: {number}" for number in range(9)), "0 of 9 demands held"))
+    page = shown(80, replace(found, findings=replace(found.findings, gate=gate)))
+    assert "VIOLATED: 3" in page and "VIOLATED: 4" not in page and "and 5 more, see the report" in page
 
 
 def test_progress_draws_only_when_it_is_called():

@@ -28,7 +28,7 @@ def test_everything_arrives(outputs):
     assert {arm: run.info.status for arm, run in found.items()} == {
         arm: "FAILED" if arm in ("parent", "row.v2") else "FINISHED" for arm in found
     }
-    assert found["parent"].data.tags["mlflow.note.content"].startswith(f"**{summary().headline}**")
+    assert found["parent"].data.tags["mlflow.note.content"].startswith("Before believing it:\n\n- ⚠ row.v2 has no")
     assert found["parent"].info.start_time == 1795970640000
     assert len(found["parent"].data.params) > 100, "more than one batch"
     assert found["parent"].data.params["model.topk"] == "512"
@@ -77,9 +77,18 @@ def test_artifacts_lie_in_the_output_folder(outputs):
     folder, *rest = recorded(outputs)
     tracked = track(folder, *rest)
     held = {item.path for item in client(outputs).list_artifacts(tracked.run_id)}
-    assert held == {"report.md", "config.yaml", "summary.json", "provenance.json", "samples.csv.gz", "samples"}
+    assert held == {
+        "report.md",
+        "report.html",
+        "config.yaml",
+        "summary.json",
+        "provenance.json",
+        "samples.csv.gz",
+        "samples",
+    }
     stored = outputs / "mlartifacts" / "short_ctx" / tracked.run_id / "artifacts"
-    assert (stored / "report.md").read_text() == (folder / "report.md").read_text()
+    for name in ("report.md", "report.html"):
+        assert (stored / name).read_text() == (folder / name).read_text()
     child = stored.parents[1] / tracked.arms["row.v2"] / "artifacts" / "benchmark" / "serve" / "row.v2.json"
     assert read_json(child)["label"] == "row.v2"
 

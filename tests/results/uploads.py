@@ -6,7 +6,7 @@ from mlflow.entities import ViewType
 
 from pipeline.results.files import write_text
 from pipeline.results.record import open_run, write_samples, write_summary
-from pipeline.results.report import report
+from pipeline.results.report import page, report
 
 
 def recorded(outputs, found=None, **changes):
@@ -16,6 +16,7 @@ def recorded(outputs, found=None, **changes):
     write_samples(run, samples())
     write_summary(run, found)
     write_text(run.folder / "report.md", report(found, chosen, seen, run.folder, []))
+    write_text(run.folder / "report.html", page(found, chosen, seen, run.folder, []))
     return run.folder, chosen, seen, found
 
 

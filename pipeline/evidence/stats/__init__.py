@@ -1,0 +1,52 @@
+"""Is one arm faster than another? Numbers only.
+
+A round gives one ratio of the arm's time over the baseline's on the same steps, taken minutes at most apart, so that
+what slows the machine down slows both. Neighbouring rounds may still share a disturbance that hits one arm alone: the
+unit of evidence is a block of them, and the ratio of a case is the geometric mean over its blocks.
+
+The control arm is the baseline again. Whatever its own interval allows is noise: the end further from 1.
+
+    FASTER     the interval lies wholly below 1 / (1 + noise)
+    SLOWER     the interval lies wholly above 1 + noise
+    SAME       neither, and the interval lies within 1 - margin and 1 + margin
+    UNDECIDED  anything else, and always below MINIMUM_BLOCKS
+
+Without a control nothing tells noise from effect, and FASTER and SLOWER need the interval beyond the margin instead.
+
+What an experiment claims holds for all its cases and arms at once: the error is shared out evenly among them
+(Bonferroni), so that an interval and its verdict rest on the same confidence. Where a case may end as soon as it is
+decided, the error of each comparison is shared out again among the looks (see `sequential`).
+"""
+
+from pipeline.evidence.stats.blocks import MINIMUM_BLOCKS, Rule, block_means
+from pipeline.evidence.stats.interval import (
+    INTERVAL_METHOD,
+    Interval,
+    mean_interval,
+    overall_interval,
+    paired_interval,
+    stretch,
+)
+from pipeline.evidence.stats.outliers import outliers
+from pipeline.evidence.stats.sequential import final_confidence, look_confidence, looks
+from pipeline.evidence.stats.verdict import foreseen, noise_floor, rounds_needed, verdict
+
+__all__ = [
+    "INTERVAL_METHOD",
+    "MINIMUM_BLOCKS",
+    "Interval",
+    "Rule",
+    "block_means",
+    "final_confidence",
+    "foreseen",
+    "look_confidence",
+    "looks",
+    "mean_interval",
+    "noise_floor",
+    "outliers",
+    "overall_interval",
+    "paired_interval",
+    "rounds_needed",
+    "stretch",
+    "verdict",
+]

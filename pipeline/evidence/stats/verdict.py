@@ -1,0 +1,69 @@
+"""What an interval says, and how many rounds would make it say more."""
+
+import numpy as np
+from scipy import stats
+
+from pipeline.evidence.stats.blocks import MINIMUM_BLOCKS, Rule
+from pipeline.evidence.stats.interval import Interval
+
+FORESEEABLE = 1 << 20  # blocks
+
+
+def noise_floor(control: Interval | None) -> float | None:
+    """Relative: 0.01 is 1 %."""
+    if control is None or control.low is None or control.high is None:
+        return None
+    return max(1 / control.low, control.high) - 1
+
+
+def verdict(interval: Interval, noise: float | None, margin: float) -> str:
+    if interval.low is None or interval.high is None:
+        return "UNDECIDED"
+    faster, slower = (1 - margin, 1 + margin) if noise is None else (1 / (1 + noise), 1 + noise)
+    if interval.high < faster:
+        return "FASTER"
+    if interval.low > slower:
+        return "SLOWER"
+    if 1 - margin <= interval.low and interval.high <= 1 + margin:
+        return "SAME"
+    return "UNDECIDED"
+
+
+def foreseen(arm: Interval, control: Interval | None, blocks: int, rule: Rule) -> str:
+    """The verdict after so many blocks if they went on like those that were seen, of which there are two or more.
+
+    A control whose interval holds 1 is expected to come to it.
+    """
+    noise = None if control is None else noise_floor(_after(control, _shift(control), blocks, rule))
+    return verdict(_after(arm, np.mean(arm.blocks), blocks, rule), noise, rule.margin)
+
+
+def rounds_needed(arm: Interval, control: Interval | None, rule: Rule) -> int | None:
+    """The least that would decide if they went on like those that were seen.
+
+    None where none would: with fewer than two blocks, or where the control surely differs from the baseline as much.
+    """
+    few = len(arm.blocks) if len(arm.blocks) >= MINIMUM_BLOCKS else MINIMUM_BLOCKS - 1
+    many = few + 1
+    if len(arm.blocks) < 2:
+        return None
+    while foreseen(arm, control, many, rule) == "UNDECIDED":
+        few, many = many, 2 * many
+        if many > FORESEEABLE:
+            return None
+    while many - few > 1:
+        middle = (few + many) // 2
+        few, many = (middle, many) if foreseen(arm, control, middle, rule) == "UNDECIDED" else (few, middle)
+    return many * rule.block_rounds
+
+
+def _shift(control: Interval) -> float:
+    if control.low is None or control.high is None or control.low <= 1 <= control.high:
+        return 0.0
+    return np.mean(control.blocks)
+
+
+def _after(seen: Interval, centre: float, blocks: int, rule: Rule) -> Interval:
+    reach = stats.t.isf(rule.error / 2, blocks - 1) * np.std(seen.blocks, ddof=1) / np.sqrt(blocks)
+    low, high = np.exp([centre - reach, centre + reach]).tolist()
+    return Interval(seen.ratio, low, high, blocks * rule.block_rounds)

@@ -1,0 +1,113 @@
+import os
+from types import SimpleNamespace
+
+import pytest
+
+from pipeline.evidence.nvml import Gpu, GpuReading, NotWatched, open_gpu
+
+GIB = 1 << 30
+
+
+class NVMLError(Exception):
+    pass
+
+
+class Driver:
+    """A device that can do what it is told to."""
+
+    NVMLError = NVMLError
+    NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
+
+    def __init__(self, reasons: int = 0, pids: tuple[int, ...] = (7,), used: int = GIB, mute: bool = False):
+        self.reasons, self.pids, self.used, self.mute = reasons, pids, used, mute
+
+    def told(self, value):
+        if self.mute:
+            raise NVMLError("Not Supported")
+        return value
+
+    def nvmlDeviceGetClockInfo(self, handle, kind):
+        return self.told({1: 1980, 2: 3201}[kind])
+
+    def nvmlDeviceGetTemperature(self, handle, sensor):
+        return self.told(41)
+
+    def nvmlDeviceGetPowerUsage(self, handle):
+        return self.told(312_500)
+
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle):
+        return self.told(self.reasons)
+
+    def nvmlDeviceGetComputeRunningProcesses(self, handle):
+        return self.told([SimpleNamespace(pid=pid) for pid in self.pids])
+
+    def nvmlDeviceGetMemoryInfo(self, handle):
+        return self.told(SimpleNamespace(used=self.used))
+
+
+def gpu(held: int = 0, **driver) -> Gpu:
+    return Gpu(Driver(**driver), "handle", lambda: held, pid=7)
+
+
+def test_a_reading():
+    assert gpu()() == GpuReading(1980, 3201, 41, 312.5, (), "")
+
+
+def test_what_the_device_does_not_tell_is_none():
+    assert gpu(mute=True)() == GpuReading(None, None, None, None, (), "")
+
+
+@pytest.mark.parametrize(
+    ("reasons", "names"),
+    [
+        (0x01 | 0x02 | 0x10 | 0x100, ()),  # idle, clocks that somebody chose, sync boost, display
+        (0x04, ("power cap",)),
+        (0x08 | 0x80, ("hardware slowdown", "power brake")),
+        (0x20 | 0x40, ("temperature (software)", "temperature (hardware)")),
+    ],
+)
+def test_throttle_reasons(reasons, names):
+    assert gpu(reasons=reasons)().throttled_by == names
+
+
+@pytest.mark.parametrize(
+    ("pids", "used", "held", "others"),
+    [
+        ((7, 8), 0, 0, "another process is on the device"),
+        ((5, 7, 8), 0, 0, "2 other processes are on the device"),
+        ((1, 2), 0, 0, "another process is on the device, if one of the 2 it lists is this one"),
+        ((1,), 40 * GIB, 39 * GIB, ""),
+        ((1,), 40 * GIB, 10 * GIB, "30 GiB of the device's memory are in use and not by this process"),
+        ((), 40 * GIB, 10 * GIB, "30 GiB of the device's memory are in use and not by this process"),
+        ((), 3 * GIB, 2 * GIB, ""),
+    ],
+)
+def test_others_on_the_device(pids, used, held, others):
+    assert gpu(held, pids=pids, used=used)().others == others
+
+
+def test_no_driver_is_a_reason_and_never_a_crash(monkeypatch):
+    import pynvml
+
+    def fails():
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+
+    monkeypatch.setattr(pynvml, "nvmlInit", fails)
+    with pytest.raises(NotWatched, match="NVML: "):
+        open_gpu("0-0", lambda: 0)
+
+
+def test_no_binding_is_a_reason(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "pynvml", None)
+    with pytest.raises(NotWatched, match="nvidia-ml-py is not installed"):
+        open_gpu("0-0", lambda: 0)
+
+
+def test_the_device_is_found_by_its_uuid(monkeypatch):
+    import pynvml
+
+    asked = []
+    monkeypatch.setattr(pynvml, "nvmlInit", lambda: None)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByUUID", lambda uuid: asked.append(uuid) or "handle")
+    found = open_gpu("1234-5678", lambda: 0)
+    assert asked == ["GPU-1234-5678"] and found.handle == "handle" and found.pid == os.getpid()
