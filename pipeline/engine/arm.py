@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pipeline.engine.batch import StepInputs
-from pipeline.engine.caches import fill_prefix, layer_caches
+from pipeline.engine.caches import fill_prefixes, layer_caches
 from pipeline.engine.layer import Layer, LayerCaches, LayerOutput, Stages
 from pipeline.engine.plan import Plan
 from pipeline.engine.stack import Blueprint
@@ -59,9 +59,10 @@ class StackArm:
         if step in self._filled and not self.plan.reuses_pages:
             return
         self._filled.add(step)
-        for prefix in self.plan.prefixes[step]:
-            for number, (kind, caches) in enumerate(zip(self.blueprint.kinds, self.caches, strict=True)):
-                fill_prefix(caches, kind, prefix, hash((self.seed, number, prefix.request)) % 2**63)
+        prefixes = self.plan.prefixes[step]
+        for number, (kind, caches) in enumerate(zip(self.blueprint.kinds, self.caches, strict=True)):
+            if prefixes:
+                fill_prefixes(caches, kind, prefixes, hash((self.seed, number, step)) % 2**63)
 
     def with_stages(self, stages: Stages) -> "StackArm":
         """The same arm, caches and all, with other stages; it runs eagerly."""

@@ -1,5 +1,7 @@
 """The caches of one layer, and what is put into them for tokens that count as computed before the run."""
 
+from collections.abc import Sequence
+
 import torch
 
 from kernels.layouts import Cache, FP8DSMLACache, FP8IndexCache, PlainCache
@@ -8,6 +10,8 @@ from pipeline.engine.pages import PagePool
 from pipeline.engine.plan import Prefix
 from pipeline.engine.weights import overlap
 from pipeline.schema import Engine, Kind, Model
+
+ELEMENTS_AT_ONCE = 1 << 25
 
 
 def layer_caches(
@@ -42,10 +46,10 @@ def layer_caches(
     )
 
 
-def fill_prefix(caches: LayerCaches, kind: Kind, prefix: Prefix, seed: int) -> None:
-    """Write what the earlier tokens of a request would have left: unit-size rows, as the norms before the caches give.
+def fill_prefixes(caches: LayerCaches, kind: Kind, prefixes: Sequence[Prefix], seed: int) -> None:
+    """Write what the earlier tokens of requests would have left: unit-size rows, as the norms before the caches give.
 
-    The same seed writes the same rows, wherever the pages lie.
+    The same seed writes the same rows for the same prefixes, wherever the pages lie.
     """
     device = caches.window.data.device
     generator = torch.Generator(device).manual_seed(seed)
@@ -54,7 +58,7 @@ def fill_prefix(caches: LayerCaches, kind: Kind, prefix: Prefix, seed: int) -> N
         members[f"{kind}.entries"] = [caches.main, caches.index]
         members[f"{kind}.state"] = [caches.main_state, caches.index_state]
     for space, held in members.items():
-        slots = prefix.slots[space]
+        slots = torch.cat([prefix.slots[space] for prefix in prefixes])
         for cache in held:
-            if cache is not None:
-                cache.insert(slots, torch.randn(len(slots), cache.width, generator=generator, device=device))
+            for some in slots.split(ELEMENTS_AT_ONCE // cache.width) if cache is not None else ():
+                cache.insert(some, torch.randn(len(some), cache.width, generator=generator, device=device))

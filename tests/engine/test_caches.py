@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from pipeline.engine.caches import fill_prefix, layer_caches
+from pipeline.engine.caches import fill_prefixes, layer_caches
 from pipeline.engine.pages import spaces
 from pipeline.engine.plan import plan
 from pipeline.work.schedule import schedule
@@ -25,7 +25,7 @@ def filled(kind: str, engine: str, pages: int, seed: int = 5):
     caches = layer_caches(model, made.engine, kind, laid.pools, torch.float32, CPU)
     poison(caches)
     [prefix] = laid.prefixes[0]
-    fill_prefix(caches, kind, prefix, seed)
+    fill_prefixes(caches, kind, [prefix], seed)
     spaces_of = {"window": "window", "main": f"{kind}.entries", "index": f"{kind}.entries"}
     slots = {name: prefix.slots[spaces_of.get(name, f"{kind}.state")] for name, _ in caches_of(caches)}
     return model, caches, slots
