@@ -21,7 +21,7 @@ from pipeline.door.commandline import CONF, CommandLine, option_faults
 from pipeline.door.config import faults, sound
 from pipeline.door.scalars import misread
 from pipeline.door.words import nearest
-from pipeline.results.status import Terminated
+from pipeline.results.folder.status import Terminated
 from pipeline.schema import ConfigError
 
 VERSION_BASE = "1.3"

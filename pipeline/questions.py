@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, Strict
 from pydantic.dataclasses import dataclass
 
-from pipeline.fields import Count, Flag, Kind, Name, Positive, Text, Tokens, plain
+from pipeline.fields import Count, Flag, Kind, Name, Positive, Scope, Text, Tokens, plain
 
 PERCENT = re.compile(r"(\d+(?:\.\d+)?)%", re.ASCII)
 
@@ -29,34 +29,52 @@ Timed = Literal["ttft", "tpot", "itl", "e2el", "duration", "step", "compiles"]
 
 
 @dataclass(frozen=True, config=plain)
+class Published:
+    """The two times that a figure is made of."""
+
+    before: Positive
+    after: Positive
+    unit: Literal["us", "ms", "s"]
+
+    @property
+    def seconds(self) -> tuple[float, float]:
+        scale = {"us": 1e-6, "ms": 1e-3, "s": 1.0}[self.unit]
+        return self.before * scale, self.after * scale
+
+
+@dataclass(frozen=True, config=plain)
 class Figure:
     """One published number.
 
     `delta` is the relative change of time, or of the number of compiled variants: -0.034 is 3.4 % less, 0 says that
-    nothing changes. `tolerance` is what the time found here may exceed it by, in parts of the baseline's. `baseline`
-    and `candidate`: what experiments call the two arms. `must`: settings without which nothing can be said; `contexts`:
-    the first and the last that it holds for. `untold`: settings that decide it and were not published, so that nothing
-    contradicts it.
+    nothing changes. `tolerance` is how far from it the change found here may lie, in parts of the baseline's time;
+    `bound` says that `delta` is the least or the most of it. `baseline` and `candidate`: what experiments call the two
+    arms. `must`: settings without which nothing can be said; `contexts`: the first and the last that it holds for.
+    What its setting calls "not told", or has otherwise than here, keeps it from being contradicted.
     """
 
     what: Text
-    scope: Name  # model, or what measure.scope may be
+    scope: Literal["model"] | Scope  # model, or what measure.scope may be
     metric: Timed
     delta: Delta
     baseline: Annotated[list[Name], Field(min_length=1)]
     candidate: Annotated[list[Name], Field(min_length=1)]
     tolerance: Points = 0.0
+    bound: Literal["at least", "at most"] | None = None
+    published: Published | None = None
     workloads: list[Name] | None = None
     contexts: Annotated[list[Tokens], Field(min_length=2, max_length=2)] | None = None
     must: dict[Name, Text] | None = None
-    untold: list[Name] | None = None
     setting: dict[Name, Text] | None = None  # where it differs from the claim's
     compiling: Flag = False  # it is of the time to compile, which no timed step holds
 
 
 @dataclass(frozen=True, config=plain)
 class Claim:
-    """`experiments` can test it. `setting`: as published, under the names of evidence/setting.py where it has one."""
+    """`experiments` can test it.
+
+    `setting`: as published, under the names of evidence/answers/setting.py where it has one.
+    """
 
     name: Name
     title: Text

@@ -11,23 +11,23 @@ from pipeline.engine.device import Hardware, hardware, resolved
 from pipeline.engine.layer import Stages
 from pipeline.engine.stack import blueprint, described
 from pipeline.evidence.attribution import attributed
-from pipeline.evidence.compare import Roles, rule_for
 from pipeline.evidence.conclude import conclude
 from pipeline.evidence.examine import examine
-from pipeline.evidence.headline import headline
-from pipeline.evidence.instruments import instruments
-from pipeline.evidence.metrics import PERCENTILE_METHOD
-from pipeline.evidence.modes import in_modes
-from pipeline.evidence.overall import overall
-from pipeline.evidence.stats import INTERVAL_METHOD, Rule
-from pipeline.evidence.summarise import MINIMUM_SAMPLES, decided, summarise
-from pipeline.evidence.summary import CaseSummary, Summary
+from pipeline.evidence.figures.compare import Roles, rule_for
+from pipeline.evidence.figures.family import family
+from pipeline.evidence.figures.headline import headline
+from pipeline.evidence.figures.overall import overall
+from pipeline.evidence.summarise import decided, experiment, summarise
+from pipeline.evidence.summary import Summary
+from pipeline.evidence.timing.instruments import instruments
+from pipeline.evidence.timing.modes import in_modes
 from pipeline.results import terminal
-from pipeline.results.provenance import Gpu, capture
-from pipeline.results.record import Run, failure, open_run, write_samples, write_summary
+from pipeline.results.folder.provenance import Gpu, capture
+from pipeline.results.folder.record import Run, failure, open_run, write_samples, write_summary
+from pipeline.results.folder.status import closing, write_status
 from pipeline.results.report import write_report
-from pipeline.results.status import closing, write_status
 from pipeline.schema import Config, ConfigError
+from pipeline.work.brought import brought
 from pipeline.work.schedule import schedule
 from pipeline.work.workload import cases
 
@@ -48,9 +48,10 @@ def run(config: Config, overrides: Sequence[str] = ()) -> Outcome:
     drawn = cases(config.workloads, config.model, config.seed)
     stack = blueprint(config, max(case.context for case in drawn))
     runs = list(in_modes(drawn, config))
-    rule = rule_for(config, len(runs))
+    rule = rule_for(config, family([(case, mode) for case, _, mode in runs], config.measure.scope))
     control = CONTROL if config.measure.control else None
     roles = Roles(next(iter(config.arms)), control)
+    known = brought(config)
     reach_tracker(config)
     record = opened(config, machine, overrides)
     with closing(record.folder), instruments(stack.device, config.measure.compile_anew) as beside:
@@ -75,8 +76,13 @@ def run(config: Config, overrides: Sequence[str] = ()) -> Outcome:
                 taken.append(examined)
         if not found:
             raise ConfigError([f"measure.scope={config.measure.scope}: no arm calls this stage in any case"])
-        summary = attributed(beside.added(_summary(config, found, roles, rule)), taken, stack, config, rule)
-        summary = conclude(summary, config, machine.gpu)
+        means = overall(found, roles, rule)
+        summary = experiment(config, found, roles, rule, headline(found, roles.baseline, roles.control, means), means)
+        summary = beside.added(summary)
+        write_summary(record, summary)
+        summary = attributed(summary, taken, stack, config, rule)
+        write_summary(record, summary)
+        summary = conclude(summary, config, machine.gpu, known)
         write_summary(record, summary)
         write_report(summary, config, record.provenance, record.folder)
         terminal.show(summary, config, record.folder)
@@ -102,23 +108,6 @@ def _arms(config: Config) -> dict[str, Stages]:
         return made
     baseline = next(iter(config.arms.values()))
     return made | {CONTROL: stages(baseline, CONTROL)}
-
-
-def _summary(config: Config, found: list[CaseSummary], roles: Roles, rule: Rule) -> Summary:
-    means = overall(found, roles, rule)
-    return Summary(
-        cases=tuple(found),
-        baseline=roles.baseline,
-        control=roles.control,
-        scope=config.measure.scope,
-        layers=described(config.model, config.engine),
-        tp=config.engine.tp,
-        percentile_method=PERCENTILE_METHOD,
-        interval_method=INTERVAL_METHOD,
-        minimum_samples=MINIMUM_SAMPLES,
-        headline=headline(found, roles.baseline, roles.control, means),
-        overall=means,
-    )
 
 
 def reach_tracker(config: Config) -> None:

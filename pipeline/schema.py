@@ -22,6 +22,7 @@ from pipeline.fields import (
     Name,
     Offset,
     Positive,
+    Scope,
     Seed,
     Switch,
     Text,
@@ -129,6 +130,11 @@ class Workload:
     ladder: Annotated[list[Tokens], Field(min_length=1)] | None
     boundary: Annotated[list[Offset], Field(min_length=1)] | None = None
 
+    @property
+    def decodes(self) -> bool:
+        """Whether all its steps are of decodes: no request has a prompt to prefill."""
+        return all(part.cached_len.kind == "all" for part in self.mix)
+
 
 @dataclass(frozen=True, config=plain)
 class Select:
@@ -170,10 +176,7 @@ class Measure:
     but not before five blocks. `stop: decided` ends it as soon as every arm is FASTER, SLOWER or the SAME for good.
     """
 
-    scope: Literal[
-        *("stack", "ingest", "compress", "select", "score", "topk", "locate", "cover", "gather", "combine"),
-        *("attend", "emit"),
-    ]
+    scope: Scope
     rounds: Count
     block_rounds: Count  # neighbours share what disturbs them: their mean is one piece of evidence
     seconds: Positive | None

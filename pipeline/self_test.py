@@ -6,46 +6,42 @@ from functools import partial
 
 import numpy as np
 
+from pipeline.door.selftest import SAME, delay_name
 from pipeline.door.stages import stages
-from pipeline.engine.delay import Delayed, waiting
+from pipeline.engine.arms.delay import Delayed, waiting
 from pipeline.engine.device import hardware, resolved
 from pipeline.engine.layer import Stages
-from pipeline.engine.stack import Blueprint, blueprint, described
-from pipeline.evidence.alone import cycles_per_second, seconds_alone
-from pipeline.evidence.compare import rule_for
-from pipeline.evidence.detected import SelfTest
+from pipeline.engine.stack import Blueprint, blueprint
 from pipeline.evidence.examine import Examined, examine
+from pipeline.evidence.figures.compare import Roles, rule_for
+from pipeline.evidence.figures.family import family
 from pipeline.evidence.findings import Findings
-from pipeline.evidence.instruments import Instruments, instruments
-from pipeline.evidence.metrics import PERCENTILE_METHOD
 from pipeline.evidence.samples import Samples
-from pipeline.evidence.selftest import Delay, assess, detect, sentence
-from pipeline.evidence.stats import INTERVAL_METHOD
-from pipeline.evidence.summarise import MINIMUM_SAMPLES, summarise
-from pipeline.evidence.summary import CaseSummary, Summary
+from pipeline.evidence.selftest.alone import cycles_per_second, seconds_alone
+from pipeline.evidence.selftest.detect import Delay, assess, detect, sentence
+from pipeline.evidence.summarise import experiment, summarise
+from pipeline.evidence.timing.instruments import Instruments, instruments
 from pipeline.results import terminal
-from pipeline.results.files import write_json
-from pipeline.results.record import write_samples, write_summary
+from pipeline.results.folder.files import write_json
+from pipeline.results.folder.record import write_samples, write_summary
+from pipeline.results.folder.status import closing, write_status
 from pipeline.results.report import write_report
-from pipeline.results.selftest_report import shown
-from pipeline.results.status import closing, write_status
+from pipeline.results.report.selftest import shown
 from pipeline.run import CONTROL, Outcome, opened, reach_tracker, tracked
-from pipeline.schema import Config, ConfigError
+from pipeline.schema import Config
 from pipeline.work.schedule import Step, schedule
 from pipeline.work.workload import Case, cases
 
-SAME = "same"
 FIRST_LOOK = 20  # rounds that tell how long a step is
 
 
 def self_test(config: Config, overrides: Sequence[str] = ()) -> Outcome:
-    """ConfigError where it cannot be done, before anything is written. Failed where a bar is missed."""
+    """Of a config that the door has judged. Failed where a bar is missed."""
     config = replace(config, engine=resolved(config.engine))
     engine, asked = config.engine, config.self_test
     [(baseline, variant), *_] = config.arms.items()
     own, reference = stages(variant, f"arms.{baseline}"), stages(config.reference, "reference")
     drawn = cases(config.workloads, config.model, config.seed)
-    _refuse(config, drawn)
     [case] = drawn
     stack = blueprint(config, case.context)
     steps = schedule(case.requests, engine.max_num_seqs, engine.max_num_batched_tokens, engine.chunked_prefill)
@@ -62,7 +58,7 @@ def self_test(config: Config, overrides: Sequence[str] = ()) -> Outcome:
             calls = len(stack.kinds)  # of the stage, in a step
             waits = [nothing, *(waiting(share * step / calls, cycles) for share in asked.delays)]
             before = seconds_alone(waits, stack.device)
-            names = [SAME, *(f"delay-{100 * share:g}" for share in asked.delays)]
+            names = [SAME, *map(delay_name, asked.delays)]
             arms = dict(zip([baseline, CONTROL, *names], [nothing, nothing, *waits], strict=True))
             arms = {name: _delayed(own, asked.stage, wait) for name, wait in arms.items()}
             keep = partial(write_samples, record)
@@ -71,31 +67,19 @@ def self_test(config: Config, overrides: Sequence[str] = ()) -> Outcome:
         shares = [0.0, *asked.delays]
         delays = [Delay(*each) for each in zip(names, shares, (alone - alone[0]).tolist(), strict=True)]
         write_json(record.folder / "delays.json", [asdict(delay) for delay in delays])
-        samples, checks, rule = examined.samples, examined.checks, rule_for(config, 1)
+        samples, checks, rule = examined.samples, examined.checks, rule_for(config, family([(case, "")], "stack"))
         found = detect(case, steps, samples, rule, CONTROL, delays, config.measure.rounds)
         tested = assess(case.name, asked.stage, step, config.measure.rounds, asked.must_find, found)
         whole = summarise(case, steps, samples, checks, replace(rule, planned_blocks=None), CONTROL)
-        summary = beside.added(_summary(config, whole, baseline, tested))
+        roles, findings = Roles(baseline, CONTROL), Findings(self_test=tested)
+        summary = beside.added(experiment(config, [whole], roles, rule, sentence(tested), findings=findings))
         write_summary(record, summary)
         write_report(summary, config, record.provenance, record.folder)
-        print(f"{shown(tested)}\n\n{terminal.lines(summary.headline)}\n\nreport   {record.folder / 'report.md'}")
+        told = "\n".join(summary.headline)
+        print(f"{shown(tested)}\n\n{told}\n\nreport   {record.folder / 'report.md'}")
         if not tested.passed:
-            write_status(record.folder, "failed", summary.headline)
+            write_status(record.folder, "failed", "; ".join(summary.headline))
     return Outcome(record.folder, not tracked(record, summary) or not tested.passed)
-
-
-def _refuse(config: Config, drawn: Sequence[Case]) -> None:
-    engine, measure, faults = config.engine, config.measure, []
-    if len(drawn) != 1:
-        faults.append(f"self_test: needs one case, the workloads give {len(drawn)}; give one ladder with one context")
-    if measure.scope != "stack" or not measure.control:
-        faults.append("self_test: delays are found in steps, against a control; set measure.scope=stack control=true")
-    if measure.l2 == "both" or engine.graph == "both":
-        faults.append("self_test: one mode at a time; set engine.graph=full or off, measure.l2=warm or cold")
-    if engine.device == "cuda" and engine.graph != "full":
-        faults.append("self_test: on a GPU a delay can hide behind the launches of a step; set engine.graph=full")
-    if faults:
-        raise ConfigError(faults)
 
 
 def _look(
@@ -114,7 +98,7 @@ def _look(
     """A recording of so many rounds that nothing ends early."""
     measure = replace(config.measure, rounds=rounds, seconds=None, stop="budget", breakdown=False)
     whole, progress = replace(config, measure=measure), partial(on_progress, f"{case.name}, {len(arms)} arms")
-    examined = examine(whole, case, steps, stack, arms, reference, keep, progress, beside=beside, one_memory=True)
+    examined = examine(whole, case, steps, stack, arms, reference, keep, progress, beside=beside)
     failed = [check.detail for check in examined.checks.values() if not check.passed]
     if failed:
         raise RuntimeError(f"the baseline fails its check, so nothing can be tested with it: {failed[0]}")
@@ -123,19 +107,3 @@ def _look(
 
 def _delayed(own: Stages, stage: str, wait: Callable[[], None]) -> Stages:
     return replace(own, **{stage: Delayed(getattr(own, stage), wait)})
-
-
-def _summary(config: Config, whole: CaseSummary, baseline: str, tested: SelfTest) -> Summary:
-    return Summary(
-        cases=(whole,),
-        baseline=baseline,
-        control=CONTROL,
-        scope=config.measure.scope,
-        layers=described(config.model, config.engine),
-        tp=config.engine.tp,
-        percentile_method=PERCENTILE_METHOD,
-        interval_method=INTERVAL_METHOD,
-        minimum_samples=MINIMUM_SAMPLES,
-        headline=sentence(tested),
-        findings=Findings(self_test=tested),
-    )

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 from pipeline import __main__ as door
 from pipeline.engine import checkpoint
-from pipeline.results.status import Terminated
+from pipeline.results.folder.status import Terminated
 from pipeline.schema import Config, ConfigError, Model
 from tests import compose
 
@@ -120,6 +120,14 @@ BAD_INPUT = [
     ([SHORT, "model.topk=100000000000000000000"], [("model.topk=100000000000000000000", "to 1048576")]),
     ([SHORT, "model.topk=010"], [("model.topk='010'", "a whole number")]),
     ([SHORT, "measure.margin=nan"], [("measure.margin=nan", "a number above 0 and below 1")]),
+    *(
+        ([SHORT, f"name={name}"], [(f"name={name}", "MLflow keeps a file of this name")])
+        for name in ("mlflow.db", "mlflow.db.lock", "mlflow.db-wal", "mlartifacts")
+    ),
+    (
+        [SHORT, "model=tiny", "workloads.decode.boundary=[0,-16]"],
+        [("workloads.decode.boundary=[0, -16]: -16 is below the boundary of model tiny", "give offsets above -16")],
+    ),
     ([SHORT, "name=''"], [("name=''", "a name of at most 64")]),
     ([SHORT, "model.schedule=[csa,cssa]"], [("model.schedule.1='cssa'", "swa, csa or hca")]),
     ([SHORT, "workloads.decode.ladder=9"], [("workloads.decode.ladder=9", "a list")]),

@@ -47,13 +47,15 @@ def test_options_that_mean_nothing_here(told, options, says):
     assert line.startswith(says)
 
 
-@pytest.mark.parametrize("itself", ["mine", "/exp/mine"])
+@pytest.mark.parametrize("itself", ["zz_itself", "/exp/zz_itself"])
 def test_an_experiment_that_includes_itself(told, tmp_path_factory, itself):
     folder = tmp_path_factory.mktemp("own")
     (folder / "exp").mkdir()
-    (folder / "exp" / "mine.yaml").write_text(f"# @package _global_\ndefaults: [{itself}, _self_]\nname: mine\n")
-    assert told(f"--config-dir={folder}", "model=tiny", "+exp=mine") == [
-        "+exp=mine: includes itself; look at the defaults of that file and of those it names"
+    (folder / "exp" / "zz_itself.yaml").write_text(
+        f"# @package _global_\ndefaults: [{itself}, _self_]\nname: zz_itself\n"
+    )
+    assert told(f"--config-dir={folder}", "model=tiny", "+exp=zz_itself") == [
+        "+exp=zz_itself: includes itself; look at the defaults of that file and of those it names"
     ]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.results.record import read_config, read_summary
+from pipeline.results.folder.record import read_config, read_summary
 from pipeline.run import run
 from pipeline.schema import ConfigError
 from tests.compose import CONF, ON_GPU, config

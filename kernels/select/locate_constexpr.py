@@ -41,6 +41,7 @@ def locate_kernel(
     BLOCK: tl.constexpr,
 ):
     map_row(
+        tl.program_id(0),
         *(p_slots, p_lengths, p_entries, p_request, p_valid, p_table),
         *(stride_slots, stride_entries, width, stride_table, page_size),
         BLOCK,

@@ -11,17 +11,20 @@ from kernels.contracts import Pages, Rows
 
 
 def map_rows(
-    kernel: Any, entries: Tensor, rows: Rows, pages: Pages, block: int, num_warps: int, **constants: int
+    kernel: Any, entries: Tensor, rows: Rows, pages: Pages, block: int, num_warps: int, programs: int = 0, **more: int
 ) -> tuple[Tensor, Tensor]:
-    """entries [T, width] -> slots [T, width], lengths [T]; the kernel maps a row with `map_row`."""
+    """entries [T, width] -> slots [T, width], lengths [T]; the kernel maps a row with `map_row`.
+
+    A program a row, or at most so many. `more`: arguments of the kernel beyond those of the pair.
+    """
     slots = torch.empty_like(entries)
     lengths = torch.empty(len(entries), dtype=torch.int32, device=entries.device)
     if len(entries):
-        kernel[(len(entries),)](
+        kernel[(min(programs or len(entries), len(entries)),)](
             *(slots, lengths, entries, rows.request, rows.valid, pages.block_table),
             *(slots.stride(0), entries.stride(0), slots.shape[1], pages.block_table.stride(0), pages.page_size),
             BLOCK=block,
-            **constants,
+            **more,
             num_warps=num_warps,
         )
     return slots, lengths
@@ -29,6 +32,7 @@ def map_rows(
 
 @triton.jit
 def map_row(
+    i_token,
     p_slots,
     p_lengths,
     p_entries,
@@ -43,7 +47,7 @@ def map_row(
     BLOCK: tl.constexpr,
 ):
     """Geometry may be known when the kernel is compiled, or not: the caller decides."""
-    i_token = tl.program_id(0).to(tl.int64)
+    i_token = tl.cast(i_token, tl.int64)
     valid = tl.load(p_valid + i_token)
     p_row = p_table + tl.load(p_request + i_token).to(tl.int64) * stride_table
     i_length = 0

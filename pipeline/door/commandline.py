@@ -20,6 +20,7 @@ from pipeline.door.words import nearest, shown
 from pipeline.schema import ConfigError
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
+UNASKED = ("claim", "traffic")  # groups of which nothing is chosen unless somebody asks
 REFUSALS = (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError, TypeError)
 
 
@@ -125,6 +126,8 @@ class CommandLine:
             return None
         if override.type is OverrideType.FORCE_ADD:
             return f"{text}: an option is chosen with {text.lstrip('+')}, or +{text.lstrip('+')} for a new entry"
+        if group in UNASKED and _choices(override) == [None]:
+            return f"{text}: to ask nothing leave it out, or write ~{group} where an experiment chooses one"
         unknown = [choice for choice in _choices(override) if choice not in options]
         return f"{text}: there is no {group} {shown(unknown[0])}; {nearest(unknown[0], options)}" if unknown else None
 

@@ -8,10 +8,11 @@ from hydra.utils import to_absolute_path
 from omegaconf import DictConfig, OmegaConf
 from pydantic import TypeAdapter
 
-from pipeline.door import questions, rules
+from pipeline.door import questions, rules, selftest
 from pipeline.door.draft import Draft, draft
+from pipeline.fields import Name
 from pipeline.questions import Claim, Gate, Projection, Traffic
-from pipeline.schema import Config, ConfigError, Engine, Measure, Model, Seed, Track, Variant, Workload
+from pipeline.schema import Config, ConfigError, Engine, Measure, Model, Seed, SelfTest, Track, Variant, Workload
 from pipeline.work.workload import cases
 
 SQLITE = "sqlite:///"
@@ -50,7 +51,11 @@ def faults(composed: DictConfig) -> Iterator[str]:
     yield from rules.experiment(model, engine, measure)
     yield from rules.ungathered(found.entries(Variant, "arms"), measure) if measure else ()
     yield from _work_faults(found, model, engine)
-    yield from _question_faults(found, engine)
+    if found.data.get("self_test") is None:
+        yield from _question_faults(found, engine)
+    else:
+        yield from _self_test_faults(found, model, engine, measure)
+    yield from rules.name(found.sound(Name, "name"))
     yield from _track_faults(found.sound(Track, "track"))
     yield from _weights_faults(model, engine)
     yield from _kernel_faults(found, model, engine)
@@ -60,7 +65,7 @@ def faults(composed: DictConfig) -> Iterator[str]:
 def _work_faults(found: Draft, model: Model | None, engine: Engine | None) -> Iterator[str]:
     seed = found.sound(Seed, "seed")
     for name, workload in found.entries(Workload, "workloads").items():
-        broken = list(rules.workload(f"workloads.{name}", workload))
+        broken = list(rules.workload(f"workloads.{name}", workload, model))
         yield from broken
         if broken or model is None or seed is None:
             continue
@@ -83,6 +88,23 @@ def _question_faults(found: Draft, engine: Engine | None) -> Iterator[str]:
         yield from questions.projection(projection, engine)
     if gate := found.sound(Gate, "gate"):
         yield from questions.gate(gate, arms)
+
+
+def _self_test_faults(
+    found: Draft, model: Model | None, engine: Engine | None, measure: Measure | None
+) -> Iterator[str]:
+    if asked := found.sound(SelfTest | None, "self_test"):
+        yield from selftest.self_test(asked)
+    yield from selftest.beside(found.data)
+    if engine and measure:
+        yield from selftest.measured(measure, engine)
+    seed, workloads = found.sound(Seed, "seed"), found.entries(Workload, "workloads")
+    broken = [line for name, one in workloads.items() for line in rules.workload(name, one, model)]
+    if model and seed is not None and not broken:
+        try:
+            yield from selftest.counted(cases(workloads, model, seed))
+        except ConfigError:
+            return  # told by others
 
 
 def _track_faults(track: Track | None) -> Iterator[str]:
@@ -116,7 +138,9 @@ def _kernel_faults(found: Draft, model: Model | None, engine: Engine | None) -> 
 
     device = None
     try:
-        device = engine and resolved(engine).device
+        known = engine and resolved(engine)
+        device = known and known.device
+        yield from selftest.hidden(known) if known and found.data.get("self_test") is not None else ()
     except ValueError as error:
         yield str(error)
     arms, reference = found.entries(Variant, "arms"), found.sound(Variant, "reference")
@@ -136,7 +160,7 @@ def _scope_faults(found: Draft, model: Model | None, engine: Engine | None, meas
     arms, workloads = found.entries(Variant, "arms"), found.entries(Workload, "workloads")
     if any((*rules.experiment(model, engine, measure), *rules.ungathered(arms, measure))):
         return
-    if any(line for name, asked in workloads.items() for line in rules.workload(name, asked)):
+    if any(line for name, asked in workloads.items() for line in rules.workload(name, asked, model)):
         return
     try:
         drawn = cases(workloads, model, seed)

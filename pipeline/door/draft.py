@@ -1,5 +1,6 @@
 """The composed YAML as plain data, with what the schema has against it."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -13,6 +14,7 @@ from pipeline.door.words import Place, Schema, meant, nearest, shown
 from pipeline.schema import Config
 
 Location = tuple[str | int, ...]
+LITERAL = re.compile(r"'([^']+)'")
 GROUP_OF_ENTRIES = {"arms": "variant", "workloads": "workload"}
 
 
@@ -136,6 +138,9 @@ def _merged_line(group: Location, names: list[str], data: dict[str, Any], schema
 def _line(error: Any, place: Place, schema: Schema) -> str:
     if error["type"] == "unexpected_keyword_argument":
         return f"{place.path}={shown(place.value)}: unknown key; {nearest(error['loc'][-1], place.names, place.deeper)}"
+    if error["loc"][-1] == "[key]" and error["type"] == "literal_error":
+        names = LITERAL.findall(error["ctx"]["expected"])
+        return f"{place.path}={shown(place.value)}: unknown key; {nearest(error['input'], names)}"
     if error["loc"][-1] == "[key]":
         rule = "a name has at most 64 letters, digits, _ . - and begins with a letter or digit"
         return f"{place.path}: the key {shown(error['input'])} is no name; {rule}"

@@ -5,10 +5,16 @@ from itertools import pairwise
 
 from hydra.utils import to_absolute_path
 
+from pipeline.door.words import nearest, shown
 from pipeline.questions import Bin, Claim, Gate, Projection, Traffic
 from pipeline.schema import ConfigError, Engine
 from pipeline.work.benchmark import read_benchmark
 from pipeline.work.trace import read_trace
+
+SETTINGS = (
+    *("model", "layers", "server", "gpu", "tp", "kv_layout", "index_layout", "page_entries", "max_batched_tokens"),
+    *("topk", "requests", "context", "tokens", "timed"),
+)
 
 
 def claim(asked: Claim, arms: Sequence[str]) -> Iterator[str]:
@@ -16,6 +22,10 @@ def claim(asked: Claim, arms: Sequence[str]) -> Iterator[str]:
     for number, figure in enumerate(asked.figures):
         if figure.contexts and figure.contexts[0] > figure.contexts[1]:
             yield f"claim.figures.{number}.contexts={figure.contexts}: the first must be at most the last"
+        for name in figure.must or {}:
+            if name not in SETTINGS:
+                place = f"claim.figures.{number}.must.{name}"
+                yield f"{place}={shown(figure.must[name])}: there is no such setting; {nearest(name, SETTINGS)}"
     if arms and not any(arms[0] in it.baseline and set(it.candidate) & set(arms[1:]) for it in asked.figures):
         pairs = dict.fromkeys(f"{' or '.join(it.candidate)} with {' or '.join(it.baseline)}" for it in asked.figures)
         yield (
@@ -28,6 +38,8 @@ def traffic(where: str, asked: Traffic) -> Iterator[str]:
     given = [name for name in ("prompts", "decodes") if getattr(asked, name) is not None]
     if asked.trace is not None and given:
         yield f"{where}.trace={asked.trace}: {', '.join(given)} are given as well; give the trace another name"
+    elif asked.trace == "":
+        yield f"{where}.trace='': names no file; give the path of a CSV file"
     elif asked.trace is not None:
         try:
             read_trace(to_absolute_path(asked.trace))
@@ -51,6 +63,9 @@ def projection(asked: Projection, engine: Engine | None) -> Iterator[str]:
             f"projection.layers={asked.layers}: says nothing of engine.layers={engine.layers}, which is what is timed; "
             "time one kind of layer (engine.layers=csa, hca or swa) and give how many of it the model has"
         )
+    if not asked.benchmark:
+        yield "projection.benchmark='': names no file; give the path of what `vllm bench serve --save-result` writes"
+        return
     try:
         read_benchmark(to_absolute_path(asked.benchmark))
     except ConfigError as error:

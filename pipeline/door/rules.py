@@ -9,6 +9,7 @@ from pipeline.fields import Fixed, Length, Listed, LogNormal, Uniform
 from pipeline.schema import Engine, Measure, Model, Prefill, Variant, Workload
 from pipeline.work.workload import Case
 
+STORE = ("mlflow.db", "mlflow.db.lock", "mlartifacts")
 SCALE_GROUP = 64  # channels that share a scale in fp8_ds_mla
 KINDS_WITH = {
     "compress": {"csa", "hca"},
@@ -115,7 +116,21 @@ def _scope(model: Model, engine: Engine, measure: Measure) -> Iterator[str]:
         )
 
 
-def workload(where: str, asked: Workload) -> Iterator[str]:
+def name(study: str | None) -> Iterator[str]:
+    """A study is a folder beside the tracker's files."""
+    if study and (study in STORE or study.startswith("mlflow.db-")):
+        yield f"name={study}: in output_dir MLflow keeps a file of this name; give the study another"
+
+
+def workload(where: str, asked: Workload, model: Model | None = None) -> Iterator[str]:
+    if model:
+        boundary = model.compress_ratio * model.topk
+        for offset in asked.boundary or []:
+            if boundary + offset < 1:
+                yield (
+                    f"{where}.boundary={asked.boundary}: {offset} is below the boundary of model {model.name}, "
+                    f"compress_ratio * topk = {boundary}; give offsets above {-boundary}"
+                )
     repeated = sorted({low for low, high in pairwise(sorted(asked.ladder or [])) if low == high})
     if repeated:
         yield f"{where}.ladder={asked.ladder}: {', '.join(map(str, repeated))} repeated; give each context once"

@@ -73,8 +73,9 @@ class Schema:
             case "array":
                 return f"a list{' of one or more' * ('minItems' in node)}, each {self.allowed(node['items'])}"
             case _:
-                keys = self._shared_node(node.get("propertyNames", {})).get("enum", ["_target_"])
-                return f"a group with {', '.join(node.get('properties', keys))}"
+                if "enum" in (keys := self._shared_node(node.get("propertyNames", {}))):
+                    return f"a group with one or more of {', '.join(keys['enum'])}"
+                return f"a group with {', '.join(node.get('properties', ['_target_']))}"
 
     def is_group(self, node: Node | None) -> bool:
         return node is not None and self._inner(node).get("type") == "object"

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from kernels.contracts import Score
-from pipeline.engine.arm import StackArm
+from pipeline.engine.arms.arm import StackArm
 from pipeline.engine.batch import StepInputs, entries_of
 from pipeline.engine.layer import Layer, LayerOutput
 from pipeline.evidence.summary import Check

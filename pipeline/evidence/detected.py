@@ -8,7 +8,8 @@ class Detection:
     """What many short runs found of one delay that was put in; `asked` 0 is A against A.
 
     `truth` and `estimate` are ratios to the baseline, geometric means over the runs; `half_width` is the median of the
-    intervals. Then the runs by verdict, and those whose interval holds the truth of the run.
+    intervals. Then the runs by verdict, and those whose interval, widened by the noise floor that the control shows,
+    holds the truth of the run; `covered_alone`: those whose interval does without that. `noise` is its median.
     """
 
     arm: str
@@ -23,6 +24,8 @@ class Detection:
     undecided: int
     covered: int
     runs: int
+    covered_alone: int = 0
+    noise: float | None = None
 
 
 @dataclass(frozen=True)

@@ -8,19 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.engine.arm import Arm, StackArm
-from pipeline.engine.bench import bench, timed
+from pipeline.engine.arms.arm import Arm, StackArm
+from pipeline.engine.arms.bench import bench, timed
 from pipeline.engine.layer import LayerOutput, Stages
 from pipeline.engine.stack import Blueprint
-from pipeline.evidence.apart import Apart, take_apart
+from pipeline.evidence.breakdown.apart import Apart, take_apart
 from pipeline.evidence.check import Checker, tolerance
-from pipeline.evidence.clock import Clock, clock_for
-from pipeline.evidence.compiles import Compiling, Counted
-from pipeline.evidence.instruments import Instruments
-from pipeline.evidence.measure import Advance, ArmFailed, AtBlockEdge, Rounds, measure
 from pipeline.evidence.samples import Samples
-from pipeline.evidence.shared import SharedWeights
+from pipeline.evidence.stats import MINIMUM_BLOCKS
 from pipeline.evidence.summary import Check
+from pipeline.evidence.timing.clock import Clock, clock_for
+from pipeline.evidence.timing.compiles import Compiling, Counted
+from pipeline.evidence.timing.instruments import Instruments
+from pipeline.evidence.timing.measure import Advance, ArmFailed, Rounds, measure
+from pipeline.evidence.timing.shared import SharedWeights
 from pipeline.schema import Config
 from pipeline.work.schedule import Step
 from pipeline.work.workload import Case
@@ -45,38 +46,40 @@ def examine(
     mode: str = "",
     decided: Callable[[Samples], bool] = lambda _: False,
     beside: Instruments | None = None,
-    one_memory: bool = False,
 ) -> Examined | None:
     """An arm that raises or is wrong is not timed; one that is wrong after it was timed gets no figures either.
 
     Where an arm raises under the clock, the others begin anew.
 
     None where `scope` is a stage that no arm calls in this case.
-    `keep` gets the samples as soon as they are taken, also those of a case that is cut short. `decided` is asked after
-    each block whether those so far are enough.
+    `keep` gets the samples as soon as they are taken, also those of a case that is cut short or of an attempt that was
+    given up. `decided` is asked after each block whether those so far are enough.
     """
     asked, beside = config.measure, beside or Instruments()
     total = len(arms) + asked.warmup_rounds + asked.rounds
     on_progress(0, total)
-    built = bench(config, case, steps, stack, arms, reference, one_memory)
+    built = bench(config, case, steps, stack, arms, reference)
     checker, weights = Checker(built.reference), SharedWeights(config, stack)
     checks = {}
     for arm in built.arms:
         checks[arm.name] = _checked(checker, arm, beside.compiling, weights)
         on_progress(len(checks), total)
     able = [arm for arm in built.arms if checks[arm.name].passed]
-    clock = clock_for(stack.device, asked.l2 == "cold", config.engine.graph == "full")
+    clock = clock_for(stack.device, asked.l2 == "cold")
     take = partial(_taken, config, case, steps, stack, reference, keep, mode, decided, beside, clock)
-    measured = None
+    measured, attempt = None, 0
     while measured is None:
+        attempt += 1
         runners = [Counted(arm, beside.compiling) for arm in timed(able, asked.scope, asked.l2 == "cold")]
         if able and not runners:
+            beside.left_out.append(f"{case.name}: no arm calls {asked.scope} in it")
             return None
         try:
-            measured = take(able, runners, lambda done, _: on_progress(len(checks) + done, total))
+            measured = take(attempt, able, runners, lambda done, _: on_progress(len(checks) + done, total))
         except ArmFailed as failed:
             broken = able.pop(failed.arm)
             checks[broken.name] = _failed(broken, f"could not run under the clock: {failed}")
+    on_progress(total, total)
     keep(measured)
     beside.compiling.note(measured)
     written = weights.written()
@@ -87,8 +90,7 @@ def examine(
         detail = f"{written}, which all arms share, changed while they were timed, and none of them did it again"
         checks |= {arm.name: _failed(arm, detail) for arm in able}
     sound = [arm for arm in able if checks[arm.name].passed]
-    edge = beside.watch.at_block_edge
-    apart = _apart(config, case, steps, sound, clock, keep, mode, edge) if sound else None
+    apart = _apart(config, case, steps, sound, clock, keep, mode, beside) if sound else None
     return Examined(measured, checks, apart)
 
 
@@ -103,6 +105,7 @@ def _taken(
     decided: Callable[[Samples], bool],
     beside: Instruments,
     clock: Clock,
+    attempt: int,
     able: Sequence[StackArm],
     runners: Sequence[Arm],
     on_progress: Advance,
@@ -111,7 +114,7 @@ def _taken(
     asked, whole = config.measure, config.measure.scope == "stack"
     paths, recorded = Paths(stack.kinds.count("csa"), steps, len(able)), Rounds(len(steps), len(able))
 
-    def samples(cut_short: bool = False) -> Samples:
+    def samples(cut_short: bool = False, given_up: bool = False) -> Samples:
         return Samples(
             case=case.name,
             workload=case.workload,
@@ -121,6 +124,7 @@ def _taken(
             arms=tuple(arm.name for arm in able),
             shortcut=tuple(whole and _has_shortcut(arm, reference) for arm in able),
             seconds=recorded.seconds,
+            late=tuple(recorded.late) if any(recorded.late) else (),
             order=recorded.order,
             rows=paths.rows,
             skipped=paths.skipped,
@@ -131,7 +135,9 @@ def _taken(
             mode=mode,
             block_rounds=asked.block_rounds,
             void=tuple(recorded.void) if any(recorded.void) else (),
+            least_sound=min(asked.rounds, MINIMUM_BLOCKS * asked.block_rounds),
             clock_mhz=beside.watch.clock_mhz,
+            given_up=attempt if given_up else 0,
         )
 
     try:
@@ -147,12 +153,12 @@ def _taken(
                 paths.note if whole else _ignore,
                 on_progress,
                 asked.block_rounds,
-                beside.watch.at_block_edge,
+                beside.watch.edges_of(case.name),
                 on_block=lambda _: decided(samples()),
             )
-    except BaseException:
+    except BaseException as error:
         if len(recorded):
-            keep(samples(cut_short=True))
+            keep(samples(cut_short=True, given_up=isinstance(error, ArmFailed)))
         raise
     return samples()
 
@@ -178,15 +184,16 @@ def _apart(
     clock: Clock,
     keep: Callable[[Samples], None],
     mode: str,
-    at_block_edge: AtBlockEdge,
+    beside: Instruments,
 ) -> Apart | None:
     """None where it is not asked for or cannot be had: a case does not fail for it."""
     if config.measure.scope != "stack" or not config.measure.breakdown:
         return None
     try:
-        return take_apart(config, case, steps, arms, clock, keep, mode, at_block_edge)
+        return take_apart(config, case, steps, arms, clock, keep, mode, beside)
     except Exception as error:
-        print(f"{case.name}: no breakdown, {type(error).__name__}: {error}", file=sys.stderr)
+        beside.left_out.append(f"{case.name}: no breakdown, {type(error).__name__}: {error}")
+        print(beside.left_out[-1], file=sys.stderr)
         return None
 
 

@@ -5,6 +5,7 @@ Every time is in seconds, every rate in units a second. None: not known here.
 
 from dataclasses import dataclass
 
+from pipeline.evidence.costs import Breakdown, Explanation, Roof
 from pipeline.evidence.detected import SelfTest
 
 
@@ -15,13 +16,13 @@ class Machine:
     `warnings`: what a reader must know before believing a figure, such as another process on the device.
     """
 
-    blocks: int
+    blocks: int  # of all cases; neither those of stages alone nor those of an attempt that was given up
     void_blocks: int  # repeated, because the device was throttled or a kernel was compiled in them
     sm_clock_mhz: tuple[float, float] | None
     memory_clock_mhz: tuple[float, float] | None
     temperature_c: tuple[float, float] | None
     power_w: tuple[float, float] | None
-    throttled_by: tuple[str, ...]
+    throttled_by: tuple[str, ...] | None  # None: the device does not tell
     load: tuple[float, float] | None  # running processes, one-minute average
     cpu_mhz: tuple[float, float] | None
     warnings: tuple[str, ...]
@@ -32,7 +33,8 @@ class Compiles:
     """What an arm compiled in all cases. A variant is one compiled form of a kernel.
 
     `break_even_launches`: launches after which what the arm saves a launch against the baseline has paid for what it
-    compiles more; None where it saves nothing, 0 where it does not compile more. A launch is a step of what was timed.
+    compiles more; None where it saves nothing or `unknown` says why that cannot be told, 0 where it does not compile
+    more. A launch is a step of what was timed.
     A variant that several arms launch counts for each of them. Its `seconds` are those of this process: `from_disk`
     variants were only read from Triton's cache, `earlier` ones were there before the run and are not in `variants`.
     `first_step`: of the arm's first step in this process, in the order of the arms, what it compiles included.
@@ -47,94 +49,7 @@ class Compiles:
     by_kernel: dict[str, int]  # compiled variants
     from_disk: int = 0
     earlier: int = 0
-
-
-@dataclass(frozen=True)
-class Roof:
-    """Limits measured on this machine in the same run."""
-
-    copy_bytes: float  # read plus write
-    matrix_flops: float  # in the engine's dtype
-    launch: float  # of a call that does next to nothing
-    fp8_flops: float | None = None  # None where the machine has no fp8 matrix units
-
-
-@dataclass(frozen=True)
-class StageCost:
-    """One stage of one arm in a step, timed alone: the mean over the breakdown's steps, the sum over all layers.
-
-    `limit` is what its bytes or its FLOPs take at the machine's rates, whichever is more; it is bound by launch where
-    that is less than so many calls that do nothing would take. Bytes and FLOPs are what the stage's task needs, not
-    what an implementation moves: one that need not do all of it may stay below the limit.
-    """
-
-    stage: str
-    calls: int  # in a step, or in those steps that have any
-    seconds: float  # of all its calls
-    low: float | None
-    high: float | None
-    bytes: int
-    flops: int
-    limit: float  # the larger of bytes and FLOPs over the machine's rates
-    bound_by: str  # bytes, flops or launch
-    share: float  # of the step
-    within: str | None = None  # the stage that it is a part of; its time is in that one's
-
-    @property
-    def achieved_bytes(self) -> float:
-        """0 where the stage takes less than can be measured."""
-        return self.bytes / self.seconds if self.seconds > 0 else 0.0
-
-    @property
-    def achieved_flops(self) -> float:
-        return self.flops / self.seconds if self.seconds > 0 else 0.0
-
-
-@dataclass(frozen=True)
-class Breakdown:
-    """Where a step of an arm goes: the mean over the steps named, the first and the last of the case.
-
-    `rest`: what the step takes beyond its whole stages, such as gaps between kernels and the norms between layers;
-    below 0 where stages overlap in the step. In a graph stages are timed with a cold cache, elsewhere as they come.
-    """
-
-    case: str
-    arm: str
-    step: float
-    stages: tuple[StageCost, ...]  # whole ones and, behind theirs, the parts of select
-    rest: float
-    steps: tuple[int, ...] = ()
-    bytes_limit: float = 0.0  # the bytes of all whole stages at copy bandwidth
-
-    @property
-    def whole(self) -> tuple[StageCost, ...]:
-        return tuple(stage for stage in self.stages if stage.within is None)
-
-    @property
-    def limit(self) -> float:
-        """Seconds: every whole stage at its limit, one after the other."""
-        return sum(stage.limit for stage in self.whole)
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """Does what changed in the stages explain what changed in the step? Differences are candidate minus baseline.
-
-    A step is the mean of the breakdown's. Seconds of `stages` are per launch times launches in a step.
-    """
-
-    case: str
-    arm: str
-    changed: tuple[str, ...]  # stages
-    stages: float
-    stages_low: float | None
-    stages_high: float | None
-    step: float
-    step_low: float | None
-    step_high: float | None
-    share: float | None  # of the step's difference; None where the step did not differ
-    explained: bool | None  # None: nothing to explain, or too noisy to tell
-    detail: str
+    unknown: str = ""
 
 
 @dataclass(frozen=True)
@@ -143,7 +58,7 @@ class Weighted:
 
     `low` and `high` hold together with the intervals of the contexts. `batch`: requests of a case; `batches`: the share
     of so many drawn from the traffic in which all are at contexts where the fast path was taken, which a rule over the
-    whole batch needs. None where no fast path was taken.
+    whole batch needs. None where no fast path was taken, and both shares where none can be seen.
     """
 
     traffic: str
@@ -152,7 +67,7 @@ class Weighted:
     ratio: float
     low: float | None
     high: float | None
-    on_fast_path: float  # share of its requests
+    on_fast_path: float | None  # share of its requests
     covered: float  # share of its requests within the contexts that were measured
     counted: str = "requests"  # what shares are of: requests or decode steps
     batch: int = 1
@@ -160,23 +75,37 @@ class Weighted:
 
 
 @dataclass(frozen=True)
+class Crossing:
+    """Two neighbours, of the contexts that are decided, of which the arm is FASTER at one only.
+
+    `context`: where its ratio crosses 1 between them; None where it is the SAME at the other, for nothing tells where.
+    """
+
+    left: int
+    right: int
+    context: float | None
+
+
+@dataclass(frozen=True)
 class Applies:
-    """Where an arm pays. `break_even`: the context at which its ratio crosses 1, between two that were measured."""
+    """Where an arm pays. `fast_path`: contexts at which it was taken; None where the host cannot see whether it was."""
 
     workload: str
     arm: str
-    fast_path: tuple[int, ...]  # contexts at which it was taken
-    break_even: float | None
+    fast_path: tuple[int, ...] | None
+    crossings: tuple[Crossing, ...]
     weighted: tuple[Weighted, ...]
     mode: str = ""
     measured: tuple[int, ...] = ()  # contexts
     faster: tuple[int, ...] = ()  # contexts with this verdict
-    between: tuple[int, int] | None = None  # the contexts around the break-even
 
 
 @dataclass(frozen=True)
 class ClaimOutcome:
-    """One figure of a claim beside what was found. `others`: the claim's other figures, which have no others."""
+    """One figure of a claim beside what was found. `others`: the claim's other figures, which have no others.
+
+    `published` and `times`: seconds before and after, of the baseline and of the arm; None where there are none.
+    """
 
     claim: str
     source: str
@@ -192,6 +121,9 @@ class ClaimOutcome:
     figure: str = ""  # what was published
     scope: str = ""  # of the figure: model, or a stage
     measured: str = ""  # what was timed here: arm, case, scope, layers
+    bound: str = ""  # `claimed` is the least or the most: at least, at most
+    published: tuple[float, float] | None = None
+    times: tuple[float, float] | None = None
     others: tuple["ClaimOutcome", ...] = ()
 
 
@@ -219,7 +151,11 @@ class GateOutcome:
 
 @dataclass(frozen=True)
 class Findings:
-    """Sections that a run may have; empty or None where it has not."""
+    """Sections that a run may have; empty or None where it has not.
+
+    `left_out`: what was asked for and is not in the run, a line each: cases, their breakdowns, a traffic.
+    `broken`: sections that could not be made, and why.
+    """
 
     machine: Machine | None = None
     compiles: tuple[Compiles, ...] = ()
@@ -231,3 +167,5 @@ class Findings:
     projected: tuple[Projected, ...] = ()
     gate: GateOutcome | None = None
     self_test: SelfTest | None = None
+    left_out: tuple[str, ...] = ()
+    broken: tuple[str, ...] = ()

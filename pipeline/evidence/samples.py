@@ -30,18 +30,22 @@ class Samples:
     started: float  # unix time of the first recorded round
     warmup_rounds: int  # rounds that ran before, not recorded; 0: the first round is cold
     partial: bool = False  # measuring was cut short: whole rounds, but fewer than were asked for
+    given_up: int = 0  # which attempt at the case it is, if one in which an arm failed; 0: the one that counts
     mode: str = ""  # how it was timed; empty where an experiment has one way only
     block_rounds: int = 1  # rounds in a block; blocks are what is resampled
     void: tuple[str, ...] = ()  # [round]: why it does not count, empty where it does; () where all do
+    least_sound: int = 1  # rounds that are not void; where there are fewer, all count
     clock_mhz: float = math.nan  # median of the device, where it tells
+    late: tuple[int, ...] = ()  # [round]: replayed steps whose launch the device did not wait for; () means none
+    repeats: tuple[int, ...] = ()  # [step]: how often `seconds` has the work in it; () where that is once
 
     @property
     def counts(self) -> np.ndarray:
-        """bool [round]: whether it is not void. Where all are, all count: a machine that is never at rest is timed."""
-        return counting(self.void, len(self.seconds))
+        """bool [round]: whether it is not void. All count where the machine is hardly ever at rest."""
+        return counting(self.void, len(self.seconds), self.least_sound)
 
 
-def counting(void: Sequence[str], rounds: int) -> np.ndarray:
+def counting(void: Sequence[str], rounds: int, least: int) -> np.ndarray:
     """bool [round]"""
     sound = np.array([not reason for reason in void] or [True] * rounds, bool)
-    return sound if sound.any() else ~sound
+    return sound if sound.sum() >= least else np.ones(rounds, bool)

@@ -23,7 +23,8 @@ class Comparison:
     `low` and `high` bound the ratio; None below `minimum_samples["interval"]` blocks. `noise` is relative (0.01: 1 %),
     None without a control arm or without an interval of it. `confidence` is that of the interval, after correction for
     the number of comparisons. `rounds_needed` would decide an UNDECIDED pair; None where nothing tells. `blocks` are
-    the log ratios of blocks whose mean is that of `ratio`.
+    the log ratios of blocks whose mean is that of `ratio`. `bias` is the part of `noise` by which the control surely
+    differs from the baseline: an arm that is within the margin only without it is not the SAME.
     """
 
     metric: str
@@ -37,11 +38,12 @@ class Comparison:
     rounds: int
     rounds_needed: int | None = None
     blocks: tuple[float, ...] = ()
+    bias: float = 0.0
 
 
 @dataclass(frozen=True)
 class FastPath:
-    """Proof of path in one pass over the steps; rows are counted once per csa layer.
+    """Proof of path in one pass over the steps that a metric is made of; rows are counted once per csa layer.
 
     `fast_steps` of `steps` skipped the scoring of at least one row; `steps` counts those that had rows to score.
     `expected` is False where the arm has no such path.
@@ -58,9 +60,11 @@ class FastPath:
 class ArmSummary:
     """`metrics` has vLLM's JSON keys, over all rounds; `undefined` says why a key is not in it.
 
-    An arm that failed its check has neither metrics nor comparisons. `comparisons` is keyed by ttft, tpot, itl, e2el
-    and duration, or by step for a stage; the baseline has none. `undefined["ratio_ttft"]` says why one is missing.
-    `intervals` bound the mean over rounds of the same figures, in seconds.
+    An arm that failed its check has neither metrics nor comparisons. `comparisons` is keyed by the case's `judged`
+    metrics; the baseline has none. `undefined["ratio_ttft"]` says why one is missing. `ratios` are those of metrics
+    that are not judged, such as itl, e2el and duration: times over the baseline's, without an interval. `intervals`
+    bound the mean over rounds of all these figures, in seconds. `path` is over the steps of the metric that the case is
+    judged by first, `paths` has one for each judged metric, and `<metric>_step_throughput` is over the same steps.
     """
 
     arm: str
@@ -70,11 +74,18 @@ class ArmSummary:
     path: FastPath
     comparisons: dict[str, Comparison]
     intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
+    ratios: dict[str, float] = field(default_factory=dict)
+    paths: dict[str, FastPath] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class CaseSummary:
-    """`primary` is the metric that the case is judged by: tpot, ttft or step. Counts are those of one round."""
+    """`primary` is the metric that the case is judged by first: tpot, ttft or step. Counts are those of one round.
+
+    `judged`: all metrics with a verdict, which are those that are shown; () means the primary one alone. `late`:
+    replayed steps whose launch the device did not wait for, so that their times hold what the host took. `tokens`:
+    those of a step on average, padding left out.
+    """
 
     case: str
     workload: str
@@ -90,7 +101,16 @@ class CaseSummary:
     mode: str = ""  # how it was timed, such as "graph, cold L2"; empty where an experiment has one way only
     clock_mhz: float | None = None  # median of the device while the case was timed
     outliers: dict[str, int] = field(default_factory=dict)  # rounds of an arm far from its others: not dropped
-    void: str = ""  # why no round of it should count, though all do for want of others
+    void: str = ""  # how many rounds are sound and why others are void, where all count for want of sound ones
+    tokens: int = 0
+    judged: tuple[str, ...] = ()
+    late: int = 0
+
+    @property
+    def label(self) -> str:
+        """Its context, which of requests that differ is only the longest."""
+        of_a_ladder = self.case.removeprefix(self.workload).startswith(f"-{self.context}")
+        return f"{self.context:,}" if of_a_ladder else f"mix, up to {self.context:,}"
 
 
 @dataclass(frozen=True)
@@ -116,6 +136,6 @@ class Summary:
     percentile_method: str
     interval_method: str
     minimum_samples: dict[str, int]
-    headline: str
+    headline: tuple[str, ...]  # clauses, what undermines the figures first
     overall: tuple[Overall, ...] = ()
     findings: Findings = field(default_factory=Findings)

@@ -20,12 +20,18 @@ from rich.text import Text
 from yaml import YAMLError
 
 from pipeline.evidence.summary import ArmSummary, CaseSummary, Summary
-from pipeline.results.fingerprint import Parts, differences, digest, fingerprint, within
-from pipeline.results.record import read_provenance, read_summary
-from pipeline.results.status import read_status
+from pipeline.results.folder.fingerprint import Difference, Parts, differences, digest, fingerprint, within
+from pipeline.results.folder.record import read_provenance, read_summary
+from pipeline.results.folder.status import read_status
 from pipeline.results.table import mean_key, significant
 
+STAGE = ".attend._target_"  # every arm has one
 ENDED = ("finished", "failed")
+TIMELESS = (
+    "claim", "gate", "traffic", "projection", "self_test", "measure.breakdown", "measure.breakdown_seconds",
+    "measure.confidence", "measure.margin", "measure.resamples",
+)  # fmt: skip
+"""Parts that are asked of times, and change none."""
 
 
 class CompareError(ValueError):
@@ -61,10 +67,13 @@ def read(folder: Path) -> Finished:
         status = read_status(folder)
         if status not in ENDED:
             raise CompareError(f"{folder}: the run is {status}; only a run that came to its end can be compared")
-        config = OmegaConf.to_container(OmegaConf.load(folder / "config.yaml"))
-        if "arms" not in config:
+        config = OmegaConf.to_container(OmegaConf.load(folder / "config.yaml"), resolve=True)
+        if not (isinstance(config, dict) and isinstance(config.get("arms"), dict) and config["arms"]):
             raise ValueError("config.yaml names no arms")
-        return Finished(folder.resolve().name, fingerprint(config, read_provenance(folder)), read_summary(folder))
+        summary = read_summary(folder)
+        if not summary.cases:
+            raise ValueError("summary.json holds no case")
+        return Finished(folder.resolve().name, fingerprint(config, read_provenance(folder)), summary)
     except CompareError:
         raise
     except (OSError, ValueError, TypeError, KeyError, AttributeError, YAMLError, OmegaConfBaseException) as error:
@@ -117,9 +126,17 @@ def _head(one: Finished, other: Finished, declared: Sequence[str]) -> Iterator[s
     for label, run in (("A", one), ("B", other)):
         yield f"{label}  {run.id}, fingerprint without the declared change {digest(run.parts, declared)}"
     yield f"declared change: {', '.join(declared) or 'none'}"
-    found = differences(one.parts, other.parts, declared)
-    if not found:
+    every = differences(one.parts, other.parts, declared)
+    alone = _alone(one.parts, other.parts)
+    found = [each for each in every if not within(each.part, (*TIMELESS, *alone))]
+    found += [Difference(arm, *side) for arm, side in alone.items() if not within(arm, declared)]
+    if not every:
         yield "nothing else differs in machine, software, code and configuration"
+        return
+    timeless = [part for part in TIMELESS if any(within(each.part, [part]) for each in every)]
+    if timeless:
+        yield f"differ, and change no time: {', '.join(timeless)}"
+    if not found:
         return
     yield f"beyond it {len(found)} part{' differs' if len(found) == 1 else 's differ'}, and a ratio may come from any:"
     width = max(len(each.part) for each in found)
@@ -127,6 +144,15 @@ def _head(one: Finished, other: Finished, declared: Sequence[str]) -> Iterator[s
         yield f"  {each.part:{width}}  {each.one} -> {each.other}"
     if any(within(each.part, ["machine"]) for each in found):
         yield "the machines differ: B / A compares them, not the arms; compare the ratios to the baseline"
+
+
+def _alone(one: Parts, other: Parts) -> dict[str, tuple[str, str]]:
+    """Arms that one run has alone: a line each, not one for each of their knobs."""
+    first, second = (
+        {name.removesuffix(STAGE) for name in run if name.startswith("arms.") and name.endswith(STAGE)}
+        for run in (one, other)
+    )
+    return {arm: ("an arm", "-") if arm in first else ("-", "an arm") for arm in sorted(first ^ second)}
 
 
 def _unlike(one: CaseSummary, other: CaseSummary) -> str | None:
@@ -145,7 +171,7 @@ def _pair(case: CaseSummary, one: ArmSummary, other: ArmSummary) -> Pair | None:
     low = high = None
     if metric in one.intervals and metric in other.intervals:
         (first_low, first_high), (second_low, second_high) = one.intervals[metric], other.intervals[metric]
-        low, high = second_low / first_high, second_high / first_low
+        low, high = (second_low / first_high, second_high / first_low) if first_low > 0 else (None, None)
     values = one.metrics[key], other.metrics[key]
     within_runs = _to_baseline(one, metric), _to_baseline(other, metric)
     return Pair(case.case, one.arm, metric, values, values[1] / values[0], low, high, within_runs)
@@ -159,7 +185,9 @@ def _to_baseline(arm: ArmSummary, metric: str) -> str:
 def _grid(found: Sequence[Pair]) -> Table:
     grid = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for header in ("case", "arm", "A", "B", "B / A", "to baseline, A", "to baseline, B"):
-        grid.add_column(header, justify="right" if header in ("A", "B") else "left", overflow="fold")
+        grid.add_column(
+            header, justify="right" if header in ("A", "B") else "left", overflow="fold", no_wrap=header == "B / A"
+        )
     for pair in found:
         bounds = "" if pair.low is None else f" [{pair.low:.3f}, {pair.high:.3f}]"
         unit = mean_key(pair.metric).rpartition("_")[2]

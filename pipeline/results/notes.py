@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from pipeline.evidence.findings import Breakdown, Findings
+from pipeline.evidence.costs import Breakdown
+from pipeline.evidence.findings import Findings
 from pipeline.evidence.summary import Summary
 from pipeline.results.table import by_workload
 
@@ -28,6 +29,8 @@ def stage_lines(summary: Summary) -> Iterator[str]:
 
 
 def _shares(breakdown: Breakdown) -> str:
+    if not breakdown.separable:
+        return "alone they sum to more than the step: noise"
     largest = sorted(breakdown.whole, key=lambda stage: -stage.seconds)[:MOST_STAGES]
     parts = [
         f"{stage.stage} {stage.share:.0%}{f' ({stage.seconds / stage.limit:,.0f}x)' if stage.limit > 0 else ''}"

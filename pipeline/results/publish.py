@@ -9,8 +9,8 @@ import shutil
 import sys
 from pathlib import Path
 
-from pipeline.results.files import write_text
-from pipeline.results.record import read_provenance
+from pipeline.results.folder.files import write_text
+from pipeline.results.folder.record import read_provenance
 
 WHOLE = ("summary.json", "samples.csv.gz")
 OF_THE_PLACE = re.compile(r" '?(output_dir|track\.\w+)=[^\s`]+")

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from math import floor
 
 from pipeline.evidence.summary import ArmSummary, CaseSummary, Comparison, FastPath, Summary
-from pipeline.schema import Config, Workload
+from pipeline.schema import Config
 
 UNITS = {"ttft": "ms", "tpot": "ms", "step": "us"}
-THROUGHPUTS = {"ttft": "total_token_throughput", "tpot": "output_throughput"}
+MOST_ROUNDS = 10  # times those that ran: beyond that nobody waits for a decision
+WIDEST = 100.0  # of a noise floor or an interval; what is wider says only that there are too few blocks
 ABSENT = "-"
 
 
@@ -24,7 +25,7 @@ class Row:
     fast_path: str
     check: str
     throughput: str
-    needed: str = ""  # rounds that would decide, where that is not decided
+    needed: str = ""  # why it is not decided
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Table:
     workload: str
     mode: str
     metric: str  # ttft, tpot or step
-    confidence: str  # of one interval, so that all hold at once
+    confidence: str  # of all intervals at once
     rows: tuple[Row, ...]
 
     @property
@@ -48,15 +49,15 @@ class Table:
 
     @property
     def ratio_header(self) -> str:
-        return f"ratio [{self.confidence}]"
+        return f"ratio [{self.confidence} jointly]"
 
 
 def tables(summary: Summary, config: Config) -> tuple[Table, ...]:
     """The last rows of one are those over all its contexts."""
     return tuple(
-        Table(cases[0].workload, cases[0].mode, metric, _confidence(cases, metric, config), rows)
+        Table(cases[0].workload, cases[0].mode, metric, f"{100 * config.measure.confidence:g} %", rows)
         for cases in by_workload(summary).values()
-        for metric in shown_metrics(cases[0], config.workloads[cases[0].workload])
+        for metric in shown_metrics(cases)
         for rows in [(*_rows(summary, cases, metric), *_means(summary, cases[0], metric))]
     )
 
@@ -74,10 +75,9 @@ def workload_digest(cases: Sequence[CaseSummary]) -> str:
     return hashlib.sha256("".join(case.digest for case in cases).encode()).hexdigest()[:16]
 
 
-def shown_metrics(case: CaseSummary, workload: Workload) -> tuple[str, ...]:
-    """The metric the case is judged by, and TTFT beside TPOT where a part of the mix has a prompt to prefill."""
-    prefills = any(part.cached_len.kind != "all" for part in workload.mix)
-    return ("ttft", "tpot") if case.primary == "tpot" and prefills else (case.primary,)
+def shown_metrics(cases: Sequence[CaseSummary]) -> tuple[str, ...]:
+    """Those with a verdict in any of the cases."""
+    return tuple(dict.fromkeys(metric for case in cases for metric in case.judged or (case.primary,)))
 
 
 def mean_key(metric: str) -> str:
@@ -99,11 +99,6 @@ def confidence(comparisons: Iterable[Comparison]) -> str:
     return f"{'≥ ' if len(found) > 1 else ''}{found[0]:g} %"
 
 
-def _confidence(cases: Sequence[CaseSummary], metric: str, config: Config) -> str:
-    found = [arm.comparisons[metric] for case in cases for arm in case.arms.values() if metric in arm.comparisons]
-    return confidence(found) if found else f"{100 * config.measure.confidence:g} %"
-
-
 def _ladder(case: CaseSummary) -> str:
     """Where there are several modes the name of a case ends in that of its mode."""
     return f"{case.workload}.{case.case.rpartition('.')[2]}" if case.mode else case.workload
@@ -111,7 +106,7 @@ def _ladder(case: CaseSummary) -> str:
 
 def _rows(summary: Summary, cases: list[CaseSummary], metric: str) -> tuple[Row, ...]:
     return tuple(
-        _row(summary, arm, metric, f"{case.context:,}" if number == 0 else "")
+        _row(summary, arm, metric, case.label if number == 0 else "")
         for case in cases
         for number, arm in enumerate(case.arms.values())
     )
@@ -141,9 +136,9 @@ def _row(summary: Summary, arm: ArmSummary, metric: str, context: str) -> Row:
         verdict=_verdict(summary, arm, comparison),
         value=_number(arm.metrics.get(mean_key(metric))),
         ratio=_ratio(comparison),
-        fast_path=_fast_path(arm.path),
-        check=f"ok {arm.check.error:.0e}" if arm.check.passed else "FAILED" if arm.check.ran else "RAISED",
-        throughput=_number(arm.metrics.get(THROUGHPUTS.get(metric, ""))),
+        fast_path=_fast_path(arm.paths.get(metric, arm.path)),
+        check=f"ok ({arm.check.error:.0e})" if arm.check.passed else "FAILED" if arm.check.ran else "RAISED",
+        throughput=_number(arm.metrics.get(f"{metric}_step_throughput")),
         needed=_needed(summary, comparison, arm.arm),
     )
 
@@ -160,21 +155,30 @@ def _verdict(summary: Summary, arm: ArmSummary, comparison: Comparison | None) -
     return ABSENT if comparison is None else _judged(summary, arm.arm, comparison)
 
 
+def noise(share: float) -> str:
+    return f"±{100 * share:.1f} %" if share <= WIDEST else "too few blocks"
+
+
 def _judged(summary: Summary, arm: str, comparison: Comparison) -> str:
     if arm == summary.control:
-        return ABSENT if comparison.noise is None else f"±{100 * comparison.noise:.1f} %"
+        return ABSENT if comparison.noise is None else noise(comparison.noise)
     return comparison.verdict
 
 
 def _needed(summary: Summary, comparison: Comparison | None, arm: str) -> str:
-    undecided = comparison is not None and comparison.verdict == "UNDECIDED" and arm != summary.control
-    return f"{comparison.rounds_needed:,}" if undecided and comparison.rounds_needed else ""
+    if comparison is None or comparison.verdict != "UNDECIDED" or arm == summary.control or comparison.low is None:
+        return ""
+    if comparison.rounds_needed and comparison.rounds_needed <= MOST_ROUNDS * comparison.rounds:
+        return f"{comparison.rounds_needed:,} rounds"
+    if comparison.noise is not None and (comparison.high < 1 or comparison.low > 1):
+        return f"noise ±{100 * comparison.noise:.0f} %" if comparison.noise <= WIDEST else "too few blocks"
+    return "too noisy" if comparison.rounds_needed else ""
 
 
 def _ratio(comparison: Comparison | None) -> str:
     if comparison is None:
         return ABSENT
-    if comparison.low is None or comparison.high is None:
+    if comparison.low is None or comparison.high is None or comparison.high - 1 > WIDEST:
         return f"{comparison.ratio:.3f}"
     return f"{comparison.ratio:.3f} [{comparison.low:.3f}, {comparison.high:.3f}]"
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table as Grid
 from rich.text import Text
 
-from pipeline.evidence.findings import Findings
 from pipeline.evidence.summary import Summary
 from pipeline.results import answers, notes, verdict
+from pipeline.results.arms import NOISE, arms
 from pipeline.results.table import Row, Table, tables
 from pipeline.schema import Config
 
@@ -20,6 +20,7 @@ STYLES = {"FASTER": "bold green", "SLOWER": "bold red", "FAILED": "bold white on
 NARROW = 80  # columns below which an interval goes under its ratio
 WIDE = 110  # columns from which the throughput and the error fit as well
 KINDS = {"good": "green", "bad": "red", "open": "yellow"}
+LONG_NAME = 8  # columns that an arm gets before its ratio is squeezed
 FILES = {"report": "report.md", "page": "report.html", "samples": "samples.csv.gz"}
 
 OnProgress = Callable[[str, int, int], None]  # phase, done, total
@@ -33,6 +34,8 @@ def progress(console: Console | None = None) -> Iterator[OnProgress]:
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
+        TextColumn("left, at most:"),
+        TimeRemainingColumn(),
         console=console or Console(stderr=True),
         auto_refresh=False,
     )
@@ -41,17 +44,26 @@ def progress(console: Console | None = None) -> Iterator[OnProgress]:
     def advance(phase: str, done: int, total: int) -> None:
         if phase not in tasks:
             tasks[phase] = bars.add_task(phase, total=total)
-        bars.update(tasks[phase], completed=done, total=total, refresh=True)
+            settle()
+        said = phase if done < total else f"{phase}: timed; checked again, taken apart"
+        bars.update(tasks[phase], description=said, completed=done, total=total, refresh=True)
+
+    def settle() -> None:
+        for phase, task in tasks.items():
+            bars.update(task, description=phase)
 
     with bars:
         yield advance
+        settle()
 
 
 def show(summary: Summary, config: Config, folder: Path, console: Console | None = None) -> None:
     """The verdict, one table for each workload and metric, and where everything lies."""
     console = console or Console()
     for table in tables(summary, config):
-        console.print(_grid(table, console.width))
+        console.print(_grid(table, summary, console.width))
+    for arm, said in arms(summary, config).items():
+        console.print(Text(f"{arm}: {said}", "dim"))
     for line in (_timed(summary, config), _legend(summary), *notes.outlier_lines(summary)):
         console.print(Text(line, "dim"))
     for line in (*notes.stage_lines(summary), *notes.compile_lines(summary.findings)):
@@ -61,9 +73,9 @@ def show(summary: Summary, config: Config, folder: Path, console: Console | None
         console.print(_coloured(line))
     for line in verdict.doubts(summary):
         console.print(Text(f"warning: {line}", "yellow"))
-    for line in (*verdict.clauses(summary.headline), *verdict.explained(summary)):
+    for line in verdict.found(summary):
         console.print(_coloured(line))
-    for line in answers.lines(Findings(applies=summary.findings.applies)):
+    for line in answers.worth(summary.findings):
         console.print(Text(line))
     files = "".join(f"\n{name:8} {folder / file}" for name, file in FILES.items())
     console.print(Text(files), soft_wrap=True)
@@ -76,37 +88,38 @@ def _coloured(line: str) -> Text:
     return text
 
 
-def _grid(table: Table, width: int) -> Grid:
+def _grid(table: Table, summary: Summary, width: int) -> Grid:
     wide = width >= WIDE
     grid = Grid(title=table.title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    grid.add_column("context", justify="right", no_wrap=True)
-    grid.add_column("arm", overflow="fold")
+    mix = any(row.context.startswith("mix") for row in table.rows)
+    grid.add_column("context", justify="right", no_wrap=not mix, min_width=9 if mix else None)
+    names = [_name(row, summary) for row in table.rows]
+    grid.add_column("arm", overflow="fold", min_width=min(max(map(len, names)), LONG_NAME))
     grid.add_column("verdict", no_wrap=True)
     grid.add_column(table.value_header, justify="right", no_wrap=True)
     grid.add_column(table.ratio_header, no_wrap=width >= NARROW, overflow="fold")
     grid.add_column("skipped", overflow="fold", min_width=7)
-    grid.add_column("check")
+    grid.add_column("check (rel. error)" if wide else "check", overflow="fold", min_width=6)
     if wide:
         grid.add_column("tok/s", justify="right", no_wrap=True)
     for number, row in enumerate(table.rows):
         last = number + 1 == len(table.rows) or table.rows[number + 1].context != ""
-        grid.add_row(*_cells(row, wide), end_section=last)
+        grid.add_row(*_cells(row, names[number], wide), end_section=last)
     return grid
 
 
-def _cells(row: Row, wide: bool) -> list[Text]:
+def _name(row: Row, summary: Summary) -> str:
+    return NOISE if row.arm == summary.control else row.arm
+
+
+def _cells(row: Row, name: str, wide: bool) -> list[Text]:
     check = row.check if wide else row.check.split()[0]
-    needed = f"{', ' if wide else chr(10)}{row.needed} rounds" if row.needed else ""
+    needed = f"{', ' if wide else chr(10)}{row.needed}" if row.needed else ""
     path = row.fast_path if wide else row.fast_path.split()[0]
-    cells = [row.context, row.arm, row.verdict + needed, row.value, row.ratio, path, check]
+    cells = [row.context, name, row.verdict + needed, row.value, row.ratio, path, check]
     texts = [Text(cell) for cell in cells + [row.throughput] * wide]
     texts[2].stylize(STYLES.get(row.verdict, "dim"))
     return texts
-
-
-def lines(headline: str) -> str:
-    """The clauses of a headline, each on its own line."""
-    return headline.removesuffix(".").replace("; ", "\n")
 
 
 def _timed(summary: Summary, config: Config) -> str:
@@ -122,8 +135,8 @@ def _timed(summary: Summary, config: Config) -> str:
 
 
 def _legend(summary: Summary) -> str:
-    control = f"{summary.control}: {summary.baseline} again, ± is the noise floor. " if summary.control else ""
     return (
-        f"{control}Times: mean. Ratio: geometric mean over rounds of the time over that of {summary.baseline}. "
-        "Skipped: steps that skipped scoring. Rounds under UNDECIDED: so many would decide."
+        f"Times: mean. Ratio: geometric mean over rounds of the time over that of {summary.baseline}. "
+        "Skipped: steps that skipped scoring, of those that the metric is made of. Below UNDECIDED: the rounds that "
+        "would decide, or why none would."
     )

@@ -20,11 +20,12 @@ from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.evidence.summary import Summary
-from pipeline.results.entries import Entry, arm_entries, parent_entry
-from pipeline.results.files import write_json
-from pipeline.results.provenance import Provenance
-from pipeline.results.record import read_config, read_provenance, read_summary
-from pipeline.results.report import note
+from pipeline.results.folder.ended import NotEnded, ended
+from pipeline.results.folder.files import write_json
+from pipeline.results.folder.provenance import Provenance
+from pipeline.results.folder.status import Terminated, read_status, sigterm_raises
+from pipeline.results.report import note, write_report
+from pipeline.results.tracker.entries import Entry, arm_entries, parent_entry
 from pipeline.schema import Config
 
 PARAMS_AT_ONCE = 100
@@ -72,20 +73,25 @@ def prepare(config: Config) -> None:
 def track(folder: Path, config: Config, provenance: Provenance, summary: Summary) -> TrackedRun:
     """Uploads the folder of a run unless that was done; what an interrupted upload left is replaced.
 
-    TrackError names the command that uploads it later.
+    The status of the run's entry is that of the folder. TrackError names the command that uploads it later; one that is
+    stopped by Ctrl-C or SIGTERM tells it.
     """
     if "MLFLOW_RUN_ID" in os.environ:
         log.warning("MLFLOW_RUN_ID=%s is ignored: every run is a new one", os.environ["MLFLOW_RUN_ID"])
     folder = folder.resolve()
+    later = f"Upload later: python -m pipeline.results.track {folder}"
     try:
-        with _reached(config, folder.parents[1]) as store:
+        with sigterm_raises(), _reached(config, folder.parents[1]) as store:
             earlier = store.runs_of(folder.name)
             tracked = _complete(store, earlier)
             if tracked is None:
                 store.delete(earlier)
                 tracked = _upload(store, folder, config, provenance, summary)
     except TrackError as error:
-        raise TrackError(f"{error}\nUpload later: python -m pipeline.results.track {folder}") from error
+        raise TrackError(f"{error}\n{later}") from error
+    except (KeyboardInterrupt, Terminated):
+        print(later, file=sys.stderr, flush=True)
+        raise
     write_json(folder / "mlflow.json", asdict(tracked))
     return tracked
 
@@ -117,12 +123,14 @@ class _Store:
             self.client.log_batch(run, metrics=batch)
         return run
 
-    def end(self, run: str, entry: Entry, ended: int) -> None:
-        self.client.set_terminated(run, "FINISHED" if entry.passed else "FAILED", ended)
+    def end(self, run: str, entry: Entry, status: str, ended: int) -> None:
+        """`status`: how the folder says that the run ended."""
+        sound = "FINISHED" if entry.passed and status == "finished" else "FAILED"
+        self.client.set_terminated(run, "KILLED" if status == "killed" else sound, ended)
 
 
 def _upload(store: _Store, folder: Path, config: Config, provenance: Provenance, summary: Summary) -> TrackedRun:
-    mark = {"folder": folder.name}
+    mark, status = {"folder": folder.name}, read_status(folder)
     started = round(datetime.fromisoformat(provenance.utc).timestamp() * 1000)
     ended = round((folder / "summary.json").stat().st_mtime * 1000)
     entry = parent_entry(folder.name, config, provenance, summary, note(summary, config))
@@ -133,8 +141,8 @@ def _upload(store: _Store, folder: Path, config: Config, provenance: Provenance,
         arms[arm] = store.add(child, {**mark, "arm": arm, "mlflow.parentRunId": parent}, started)
         for path in sorted(folder.glob(f"benchmark/*/{arm}.json")):
             store.client.log_artifact(arms[arm], str(path), f"benchmark/{path.parent.name}")
-        store.end(arms[arm], child, ended)
-    store.end(parent, entry, ended)
+        store.end(arms[arm], child, status if status == "killed" else "finished", ended)
+    store.end(parent, entry, status, ended)
     store.client.set_tag(parent, "upload", "complete")
     return TrackedRun(store.uri, store.experiment_id, parent, arms)
 
@@ -209,20 +217,28 @@ def _batches(items: list, size: int) -> list[list]:
 
 
 def main(arguments: list[str]) -> int:
-    if len(arguments) != 1:
-        print("usage: python -m pipeline.results.track FOLDER, the folder of one run", file=sys.stderr)
+    usage = "usage: python -m pipeline.results.track FOLDER, the folder of one run"
+    if arguments in (["--help"], ["-h"]):
+        print(usage)
+        return 0
+    if len(arguments) != 1 or arguments[0].startswith("-"):
+        print(usage, file=sys.stderr)
         return 2
-    folder = Path(arguments[0])
+    folder = Path(arguments[0]).resolve()
     try:
-        config, provenance, summary = read_config(folder), read_provenance(folder), read_summary(folder)
-    except (OSError, ValueError) as error:
-        print(f"{folder} is not the folder of a run that was summarised: {error}", file=sys.stderr)
+        run = ended(folder)
+    except NotEnded as error:
+        print(error, file=sys.stderr)
         return 2
     try:
-        tracked = track(folder, config, provenance, summary)
+        if not (folder / "report.md").exists():
+            write_report(run.summary, run.config, run.provenance, folder)
+        tracked = track(folder, run.config, run.provenance, run.summary)
     except TrackError as error:
         print(error, file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130
     print(f"run {tracked.run_id} in {tracked.uri}\nverdict {tracked.page}\ncurves  {tracked.curves}")
     return 0
 

@@ -3,17 +3,20 @@
 import re
 from collections.abc import Iterator
 
-from pipeline.evidence.findings import Explanation, Findings
+from pipeline.evidence.costs import Explanation
+from pipeline.evidence.findings import Findings
 from pipeline.evidence.summary import Comparison, Summary
 from pipeline.results import answers
-from pipeline.results.provenance import Provenance
+from pipeline.results.folder.provenance import Provenance
+from pipeline.results.table import WIDEST
 from pipeline.schema import Config
 
+TOO_FEW = "too few blocks for this confidence"
 NOISY = 0.1  # of the noise floor
 REAL = ("FASTER", "SLOWER")
 GOOD = ("FASTER", "REPRODUCED", "HELD", "PASSED")
 BAD = ("SLOWER", "FAILED", "RAISED", "CONTRADICTED", "NOT HELD", "MISSED", "NEVER FIRED", "VIOLATED")
-OPEN = ("UNDECIDED", "NOT DECIDABLE HERE", "CHANGES", "NO ROUND")
+OPEN = ("UNDECIDED", "NOT DECIDABLE HERE", "CHANGES", "TOO FEW ROUNDS", "NO ROUND", "SURELY DIFFERS", "NOTHING")
 KINDS = {word: kind for kind, words in {"good": GOOD, "bad": BAD, "open": OPEN}.items() for word in words}
 WORD = re.compile(rf"\b({'|'.join(sorted(KINDS, key=len, reverse=True))})\b")
 
@@ -22,10 +25,6 @@ def title(summary: Summary, config: Config, provenance: Provenance) -> str:
     """What was timed on what."""
     tp = f", tp {summary.tp}" if summary.tp > 1 else ""
     return f"{config.model.name}, layers {summary.layers}{tp}, scope {summary.scope}, on {provenance.device}"
-
-
-def clauses(headline: str) -> list[str]:
-    return headline.removesuffix(".").split("; ")
 
 
 def outcomes(findings: Findings) -> list[str]:
@@ -42,9 +41,33 @@ def outcomes(findings: Findings) -> list[str]:
 
 
 def doubts(summary: Summary) -> list[str]:
-    """What undermines the figures, worst first. Void cases and fast paths that never fired are in the headline."""
+    """What undermines the figures, worst first. Void cases, a control that surely differs and fast paths that never
+    fired are in the headline."""
     machine = summary.findings.machine
-    return [*_failures(summary), *(machine.warnings if machine else ()), *_noisy(summary), *_unexplained(summary)]
+    told = [
+        *(f"not made: {line}" for line in summary.findings.broken),
+        *(f"left out: {line}" for line in summary.findings.left_out),
+        *(machine.warnings if machine else ()),
+    ]
+    return [*_failures(summary), *told, *_late(summary), *_noisy(summary), *_unexplained(summary)]
+
+
+def found(summary: Summary) -> list[str]:
+    """What was found; in one line where that is nothing."""
+    if not _decides_nothing(summary):
+        return [*summary.headline, *explained(summary)]
+    noise = max(noise_floors(summary), default=None)
+    why = "the intervals are too wide" if noise is None else f"the baseline differs from itself by up to {noise:.1%}"
+    why = TOO_FEW if noise and noise > WIDEST else why
+    return [f"This run decides NOTHING: {why}", *(line for line in summary.headline if "UNDECIDED" not in line)]
+
+
+def _decides_nothing(summary: Summary) -> bool:
+    """Whether there are verdicts, and every one is UNDECIDED."""
+    everything = [arm for case in summary.cases for arm in case.arms.values() if arm.arm != summary.control]
+    verdicts = {one.verdict for arm in everything for one in arm.comparisons.values()}
+    verdicts |= {one.comparison.verdict for one in summary.overall if one.arm != summary.control}
+    return verdicts == {"UNDECIDED"} and summary.findings.self_test is None
 
 
 def explained(summary: Summary) -> list[str]:
@@ -93,9 +116,21 @@ def _failures(summary: Summary) -> Iterator[str]:
                 yield f"{arm.arm} has no figures at {case.case}, its check failed: {arm.check.detail}"
 
 
+def _late(summary: Summary) -> Iterator[str]:
+    for case in summary.cases:
+        if case.late:
+            steps = case.rounds * case.steps * len(case.arms)
+            yield (
+                f"the device was done before the host had launched in {case.late:,} of {steps:,} steps of {case.case}: "
+                "their times hold what the host took"
+            )
+
+
 def _noisy(summary: Summary) -> Iterator[str]:
     noise = max(noise_floors(summary), default=0.0)
-    if noise >= NOISY:
+    if noise > WIDEST:
+        yield f"no noise floor: {TOO_FEW}; give every case more rounds, or lower measure.confidence"
+    elif noise >= NOISY:
         yield (
             f"the noise floor reaches {noise:.0%}: something else uses this machine; stop it, or give every case more "
             "rounds with measure.seconds=60 measure.rounds=100"

@@ -1,13 +1,13 @@
 """What a server took for the whole model: the JSON that `vllm bench serve --save-result` writes."""
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
 from pipeline.schema import ConfigError
 
 KEYS = {"ttft": "mean_ttft_ms", "tpot": "mean_tpot_ms"}
+LONGEST = 1e12  # milliseconds
 REMEDY = "give what `vllm bench serve --save-result` writes"
 
 
@@ -23,7 +23,9 @@ def read_benchmark(path: str | Path) -> dict[str, float]:
     if lacking:
         raise ConfigError([f"{path}: has no {', '.join(lacking)}; {REMEDY}"])
     faults = [
-        f"{path}: {key}={found[key]!r}: must be milliseconds, from 0" for key in KEYS.values() if _bad(found[key])
+        f"{path}: {key}={repr(found[key])[:80]}: must be milliseconds, from 0 to {LONGEST:g}"
+        for key in KEYS.values()
+        if _bad(found[key])
     ]
     if faults:
         raise ConfigError(faults)
@@ -31,4 +33,4 @@ def read_benchmark(path: str | Path) -> dict[str, float]:
 
 
 def _bad(value: Any) -> bool:
-    return isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0
+    return isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= LONGEST

@@ -52,9 +52,15 @@ def _row(where: str, line: str, last: str) -> tuple[str, int, int]:
     time, prompt, generated = cells
     if not _is_time(time):
         raise ConfigError([f"{where}, TIMESTAMP={time[:80]!r}: must be a time such as 2023-11-16 18:17:03.97996"])
-    if time < last:  # as text, for the digits of an instant stand in the order of their weight
+    if _padded(time) < _padded(last):
         raise ConfigError([f"{where}, TIMESTAMP={time}: is before the request above it, {last}; sort the requests"])
     return time, _count(f"{where}, ContextTokens", prompt, 1), _count(f"{where}, GeneratedTokens", generated, 0)
+
+
+def _padded(time: str) -> str:
+    """Ordered as text: the digits of an instant stand in the order of their weight."""
+    second, _, fraction = time.partition(".")
+    return f"{second}.{fraction:0<9}"
 
 
 def _is_time(text: str) -> bool:

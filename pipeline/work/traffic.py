@@ -17,29 +17,41 @@ class Lengths:
     shares: np.ndarray  # float [point], of all; their sum is 1
 
 
-def lengths(traffic: Traffic, decodes: bool) -> Lengths:
-    """Of prompts, or of the contexts that decode steps see. ConfigError from a trace that cannot be read."""
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """What a traffic draws from: lengths of prompts, and contexts that decode steps see."""
+
+    source: str
+    prompts: Lengths
+    decodes: Lengths
+
+
+def drawn(traffic: Traffic) -> Drawn:
+    """ConfigError from a trace that cannot be read."""
+    source = traffic.source or Path(traffic.trace or "").name
     if traffic.trace is not None:
         trace = read_trace(traffic.trace)
-        return _counted(_decodes(trace) if decodes else trace.prompts)
-    return _spread(traffic.decodes if decodes and traffic.decodes else traffic.prompts or [])
-
-
-def named(traffic: Traffic) -> str:
-    return traffic.source or Path(traffic.trace or "").name
+        return Drawn(source, _counted(np.bincount(trace.prompts)), _counted(_decodes(trace)))
+    prompts = _spread(traffic.prompts or [])
+    return Drawn(source, prompts, _spread(traffic.decodes) if traffic.decodes else prompts)
 
 
 def _decodes(trace: Trace) -> np.ndarray:
-    """The first token comes from the prompt's step; the n-th after it sees the prompt and n tokens more."""
+    """Decode steps by the context that they see.
+
+    A request's first token comes from the prompt's step; the n-th after it sees the prompt and n tokens more.
+    """
     steps = np.maximum(trace.generated - 1, 0)
-    nth = np.arange(steps.sum()) - np.repeat(np.cumsum(steps) - steps, steps) + 1
-    return np.repeat(trace.prompts, steps) + nth
+    change = np.zeros(int((trace.prompts + steps).max()) + 2, np.int64)
+    np.add.at(change, trace.prompts + 1, 1)
+    np.add.at(change, trace.prompts + steps + 1, -1)
+    return np.cumsum(change)
 
 
-def _counted(contexts: np.ndarray) -> Lengths:
-    """No point where no request decodes."""
-    found, counts = np.unique(contexts, return_counts=True)
-    return Lengths(found.astype(float), counts / max(counts.sum(), 1))
+def _counted(counts: np.ndarray) -> Lengths:
+    """By context. No point where no request decodes."""
+    contexts = np.flatnonzero(counts)
+    return Lengths(contexts.astype(float), counts[contexts] / max(counts.sum(), 1))
 
 
 def _spread(bins: list[Bin]) -> Lengths:

@@ -11,10 +11,10 @@ from compiling import TARGETS
 from triton import knobs
 from triton.runtime import driver
 
-from pipeline.evidence.clock import CpuClock
-from pipeline.evidence.compiles import Compiling, Counted
-from pipeline.evidence.measure import Rounds, measure
-from pipeline.evidence.watch import Watch
+from pipeline.evidence.timing.clock import CpuClock
+from pipeline.evidence.timing.compiles import Compiling, Counted
+from pipeline.evidence.timing.measure import Rounds, measure
+from pipeline.evidence.timing.watch import Watch
 
 
 @triton.jit
@@ -86,6 +86,9 @@ class Launching:
     def prepare(self, step: int) -> None:
         pass
 
+    def replays(self, step: int) -> bool:
+        return False
+
     def step(self, step: int) -> None:
         kernel = fixed_kernel if self.fixed else adding_kernel
         kernel[(1,)](self.out, self.numbers[step])
@@ -95,7 +98,7 @@ def rounds(compiling: Compiling, *arms: Launching, warmup: int, count: int = 3) 
     watch = Watch(cpu=lambda: SimpleNamespace(load=None, mhz=None), faults=[compiling.since_edge])
     recorded = Rounds(len(arms[0].numbers), len(arms))
     counted = [Counted(arm, compiling) for arm in arms]
-    measure(counted, recorded, count, warmup, None, 0, CpuClock(), at_block_edge=watch.at_block_edge)
+    measure(counted, recorded, count, warmup, None, 0, CpuClock(), at_block_edge=watch.edges_of("c"))
     return recorded, watch
 
 
@@ -116,7 +119,7 @@ def test_a_block_in_which_a_kernel_is_compiled_is_void_and_names_it():
     with Compiling().listening() as compiling:
         recorded, watch = rounds(compiling, Launching("first", (1, 16, 5)), warmup=0)
     assert recorded.void == [f"{NAME} was compiled for first", "", "", ""]
-    assert watch.machine().warnings == (f"1 of 4 blocks is void: {NAME} was compiled for first",)
+    assert watch.machine().warnings == (f"void: 1 of 4 blocks of c: {NAME} was compiled for first",)
 
 
 def test_a_class_that_the_warm_up_did_not_see_is_noticed():

@@ -42,10 +42,19 @@ def test_other_targets(name, target):
 def test_geometry_compiled_in(page_size):
     arguments = {name: RUNTIME[name] for name in RUNTIME if name not in GEOMETRY}
     geometry = dict(zip(GEOMETRY, (512, 512, 512, 16, page_size), strict=True))
-    batch = {"TOKENS": 17, "REQUESTS": 17}
-    for kernel, more in ((locate_constexpr.locate_kernel, {}), (locate_churn.locate_kernel, batch)):
+    rows = {"tokens": 1700}
+    for kernel, more in ((locate_constexpr.locate_kernel, {}), (locate_churn.locate_kernel, rows)):
         made = build(kernel, arguments, geometry | more | {"BLOCK": 1024})
         assert made.spilled == 0 and "div." not in made.text and "rem." not in made.text
+
+
+def test_the_rows_that_are_compiled_in_bound_a_loop():
+    arguments = {name: RUNTIME[name] for name in RUNTIME if name not in GEOMETRY}
+    geometry = dict(zip(GEOMETRY, (512, 512, 512, 16, 64), strict=True)) | {"BLOCK": 1024}
+    made = build(locate_churn.locate_kernel, arguments, geometry | {"tokens": 1700})
+    assert made.spilled == 0 and "1700" in made.text and "1701" not in made.text
+    bound = build(locate_churn.bound_kernel, arguments | {"tokens": "i32"}, geometry)
+    assert bound.spilled == 0 and "1700" not in bound.text
 
 
 def test_without_chosen_rows_nothing_is_read_of_them():

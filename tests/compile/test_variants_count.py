@@ -24,7 +24,7 @@ from kernels.select.shortcut_row import Shortcut
 from pipeline.door.commandline import CONF
 from pipeline.door.draft import draft
 from pipeline.door.stages import stages
-from pipeline.engine.bench import bench
+from pipeline.engine.arms.bench import bench
 from pipeline.engine.layer import Prefill, Stages
 from pipeline.engine.select import Select
 from pipeline.engine.stack import blueprint
@@ -196,10 +196,14 @@ def test_a_length_that_is_compiled_in_is_found(keys):
         assert_bounded(keys)
 
 
-@pytest.mark.parametrize(("locate", "forms"), [(locate_constexpr, 1), (locate_runtime, 1), (locate_churn, 40)])
+@pytest.mark.parametrize(
+    ("locate", "forms"),
+    [(locate_constexpr.Locate(), 1), (locate_runtime.Locate(), 1), (locate_churn.Locate(), 40),
+     (locate_churn.Locate(compiled_in=False), 1)],
+)  # fmt: skip
 def test_only_what_varies_churns(keys, locate, forms):
     for tokens in range(1, 41):
         chosen, numbers = torch.zeros(tokens, 16, dtype=torch.int32), torch.zeros(tokens, dtype=torch.int32)
         pages = Pages(torch.zeros(tokens, 7, dtype=torch.int32), 64, numbers.long())
-        locate.Locate()(chosen, Scored(None), Rows(numbers, numbers, numbers == 0), pages, 4, 16)
+        locate(chosen, Scored(None), Rows(numbers, numbers, numbers == 0), pages, 4, 16)
     assert [len(each) for each in keys.values()] == [forms]

@@ -6,8 +6,8 @@ from pipeline.engine.pages import spaces
 from pipeline.engine.plan import plan
 from pipeline.work.schedule import schedule
 from tests.compose import config
-from tests.engine.arms import asked
 from tests.engine.layers import CPU, caches_of, poison
+from tests.engine.runnable import asked
 
 CACHED = 45
 

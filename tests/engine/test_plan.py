@@ -6,8 +6,8 @@ from pipeline.engine.pages import NULL_PAGE, Space
 from pipeline.engine.plan import Plan, plan
 from pipeline.work.schedule import Step, schedule
 from pipeline.work.workload import Request
-from tests.engine.arms import asked
 from tests.engine.layers import CPU
+from tests.engine.runnable import asked
 
 WINDOW, RATIO = 6, 3
 SPACES = {

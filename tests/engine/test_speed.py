@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pipeline.engine.device import resolved
-from tests.engine.arms import arm_on, asked
+from tests.engine.runnable import arm_on, asked
 
 FLASH = ("model=v4_flash", "engine=default", "engine.device=cpu")
 DTYPE = resolved(replace(arm_on([asked(0, 1)]).engine, device="cpu", dtype="auto")).dtype

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from pipeline.results.record import read_summary
-from pipeline.results.stages import stages
+from pipeline.results.folder.record import read_summary
+from pipeline.results.report.stages import stages
+from pipeline.results.verdict import doubts
 from pipeline.run import run
 from tests.compose import config
 
@@ -44,7 +45,7 @@ def test_breakdowns_and_explanations_of_every_case(tmp_path):
         ("decode-15", "batch", ("select",)),
         ("decode-40", "batch", ("select",)),
     ]
-    assert found.roof.copy_bytes > 0
+    assert found.roof.copy_bytes_per_second > 0
     for part in ("csa.select", "csa.select.locate", "hca.cover", "swa.attend"):
         held = np.load(folder / "samples" / f"decode-15@{part}.npz")
         assert str(held["scope"]) == part.rpartition(".")[2]
@@ -62,7 +63,17 @@ def test_a_stage_that_cannot_be_timed_alone_does_not_fail_the_case(tmp_path, mon
     def broken(*_):
         raise RuntimeError("not twice")
 
-    monkeypatch.setattr("pipeline.evidence.apart.parts", broken)
+    monkeypatch.setattr("pipeline.evidence.breakdown.apart.parts", broken)
     _, summary = ran(tmp_path, "measure.rounds=1")
     assert len(summary.cases) == 2 and not summary.findings.breakdowns
     assert "decode-15: no breakdown, RuntimeError: not twice" in capsys.readouterr().err
+    assert summary.findings.left_out == tuple(
+        f"decode-{context}: no breakdown, RuntimeError: not twice" for context in (15, 40)
+    )
+    assert "left out: decode-40: no breakdown, RuntimeError: not twice" in doubts(summary)
+
+
+def test_a_case_in_which_no_arm_calls_the_stage_is_told(tmp_path):
+    _, summary = ran(tmp_path, "measure.rounds=1", "measure.scope=score", "~arms.never")
+    assert [case.case for case in summary.cases] == ["decode-40"]
+    assert summary.findings.left_out[0] == "decode-15: no arm calls score in it"

@@ -7,7 +7,7 @@ import torch
 
 from kernels.contracts import Scored
 from pipeline.door.stages import stages
-from pipeline.engine.bench import bench
+from pipeline.engine.arms.bench import bench
 from pipeline.engine.stack import blueprint
 from pipeline.evidence.check import Checker, shortfall
 from pipeline.work.schedule import schedule

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pipeline.evidence.compare import Roles
+from pipeline.evidence.figures.compare import Roles
 from pipeline.evidence.samples import Samples
 from pipeline.evidence.stats import Rule
 from pipeline.evidence.summarise import MINIMUM_SAMPLES, decided, summarise
@@ -55,8 +55,11 @@ def test_a_true_effect_is_found_in_every_metric_with_its_noise_floor():
     summary = summary_of(*decode())
     assert summary.primary == "tpot"
     assert (summary.requests, summary.steps, summary.rounds, summary.warmup_rounds) == (4, 3, 10, 2)
+    assert summary.tokens == 4  # of a step: one of each request
     arm = summary.arms["batch"]
-    assert set(arm.comparisons) == {"ttft", "tpot", "itl", "e2el", "duration"}
+    assert set(arm.comparisons) == set(summary.judged) == {"tpot"}
+    assert set(arm.ratios) == {"ttft", "itl", "e2el", "duration"}
+    assert list(arm.ratios.values()) == pytest.approx([0.9] * 4, abs=0.004)
     for name, comparison in arm.comparisons.items():
         assert comparison.metric == name
         assert comparison.verdict == "FASTER"
@@ -111,7 +114,7 @@ def test_one_output_token_is_judged_by_ttft():
     summary = summary_of(*decode(output_len=1))
     assert summary.primary == "ttft"
     arm = summary.arms["batch"]
-    assert set(arm.comparisons) == {"ttft", "e2el", "duration"}
+    assert (set(arm.comparisons), set(arm.ratios)) == ({"ttft"}, {"e2el", "duration"})
     assert arm.undefined["mean_tpot_ms"] == "no request brought two tokens"
 
 
@@ -122,7 +125,7 @@ def test_a_stage_has_step_times_only():
     arm = summary.arms["batch"]
     assert set(arm.metrics) == {"mean_step_us", "median_step_us", "std_step_us"}
     assert arm.metrics["median_step_us"] == pytest.approx(np.median(samples.seconds[:, :, 1]) * 1e6)
-    assert set(arm.comparisons) == {"step"}
+    assert (set(arm.comparisons), arm.ratios) == ({"step"}, {})
     assert arm.comparisons["step"].verdict == "FASTER"
 
 
@@ -140,10 +143,40 @@ def test_a_clock_that_stands_still_gives_a_reason():
     assert arm.undefined["ratio_tpot"] == "the clock saw no time pass in a round"
 
 
+def test_where_prompts_are_read_ttft_is_judged_beside_tpot():
+    case, steps, samples = decode()
+    requests = (replace(case.requests[0], cached_len=90), *case.requests[1:])
+    summary = summary_of(replace(case, requests=requests), steps, samples)
+    assert (summary.primary, summary.judged) == ("tpot", ("ttft", "tpot"))
+    arm = summary.arms["batch"]
+    assert set(arm.comparisons) == {"ttft", "tpot"} and set(arm.ratios) == {"itl", "e2el", "duration"}
+    assert arm.comparisons["ttft"].verdict == "FASTER"
+
+
+def test_late_steps_are_those_of_rounds_that_count():
+    case, steps, samples = decode(rounds=12)
+    samples = replace(samples, late=(0, 2, 0, 7, *[0] * 7, 1))
+    assert summary_of(case, steps, samples).late == 10
+    void = tuple("throttled" if number == 3 else "" for number in range(12))
+    assert summary_of(case, steps, replace(samples, void=void)).late == 3
+    assert summary_of(*decode()).late == 0
+
+
 def test_proof_of_path():
     arms = summary_of(*decode()).arms
-    assert arms["batch"].path == FastPath(8, 12, 2, 3, expected=True)
-    assert arms["never"].path == FastPath(0, 12, 0, 3, expected=False)
+    assert arms["batch"].path == FastPath(4, 8, 1, 2, expected=True)
+    assert arms["never"].path == FastPath(0, 8, 0, 2, expected=False)
+
+
+def test_what_is_counted_beside_a_metric_is_of_its_steps():
+    """The first step brings the first token: of TTFT, not of TPOT."""
+    case, steps, samples = decode()
+    batch = summary_of(case, steps, samples).arms["batch"]
+    assert batch.paths == {"tpot": batch.path}
+    rate = 4 * 2 * 10 / samples.seconds[:, 1:, 1].sum()
+    assert batch.metrics["tpot_step_throughput"] == pytest.approx(rate)
+    first = summary_of(*decode(output_len=1)).arms["batch"]
+    assert (first.path.fast_steps, first.path.steps) == (0, 1)
 
 
 def test_minimum_samples_name_what_they_guard():
@@ -199,8 +232,20 @@ def test_void_rounds_are_in_no_figure():
 def test_where_all_rounds_are_void_all_count_and_the_reason_is_told():
     case, steps, samples = decode(rounds=6)
     found = summary_of(case, steps, replace(samples, void=("throttled",) * 3 + ("compiled k",) * 3))
-    assert (found.rounds, found.void) == (6, "throttled, compiled k")
+    assert (found.rounds, found.void) == (6, "0 of 6; throttled, compiled k")
     assert found.arms == summary_of(case, steps, samples).arms
+
+
+@pytest.mark.parametrize(
+    ("sound", "counted", "void"), [(5, 5, ""), (4, 12, "4 of 12; throttled"), (1, 12, "1 of 12; throttled")]
+)
+def test_where_too_few_rounds_are_sound_all_count_and_it_is_told(sound, counted, void):
+    """One sound block would give no interval, though none at all gives one."""
+    case, steps, samples = decode(rounds=12)
+    reasons = ("",) * sound + ("throttled",) * (12 - sound)
+    found = summary_of(case, steps, replace(samples, void=reasons, least_sound=5))
+    assert (found.rounds, found.void) == (counted, void)
+    assert found.arms["batch"].comparisons["tpot"].low is not None
 
 
 def test_outliers_are_counted_and_stay():

@@ -33,7 +33,8 @@ JUNK = (INT_MIN, -2, -1, INT_MAX, 1 << 30)
 LOCATES = [
     locate_runtime.Locate(),
     locate_constexpr.Locate(),
-    locate_churn.Locate(),
+    locate_churn.Locate(programs=3),
+    locate_churn.Locate(compiled_in=False, programs=3),
     locate_batched.Locate(),
     locate_batched.Locate(rows_per_program=4, num_warps=1),
     locate_fused.Locate(),

@@ -2,7 +2,7 @@ import time
 
 import torch
 
-from pipeline.evidence.clock import CudaClock
+from pipeline.evidence.timing.clock import CudaClock
 
 
 def test_kernels_that_run_on_after_the_launch_are_counted():
@@ -26,9 +26,24 @@ def test_a_host_that_runs_ahead_is_not_counted():
         for _ in range(200):
             x.add_(1)
 
-    waiting, ahead = (CudaClock(torch.device("cuda:0"), ahead=flag) for flag in (False, True))
-    for clock in (waiting, ahead):
-        for _ in range(5):
-            clock(launches)
-    slow, fast = (min(clock(launches)[0] for _ in range(10)) for clock in (waiting, ahead))
+    clock = CudaClock(torch.device("cuda:0"))
+    for _ in range(8):
+        clock(launches, ahead=True)
+    learnt = clock.late
+    slow, fast = (min(clock(launches, ahead)[0] for _ in range(10)) for ahead in (False, True))
     assert fast < 0.9 * slow
+    assert clock.late <= learnt + 1
+
+
+def test_a_launch_that_outlasts_what_hides_it_is_counted():
+    """The host sleeps between two launches for longer than the device is kept busy at first."""
+    clock = CudaClock(torch.device("cuda:0"))
+    for _ in range(2):
+        clock(lambda: time.sleep(0.005), ahead=True)
+    assert clock.late == 2
+    for _ in range(8):
+        clock(lambda: time.sleep(0.005), ahead=True)
+    found = clock.late
+    assert 4 <= found <= 8, "twice as long each time, from 0.1 ms on"
+    seconds, _ = clock(lambda: time.sleep(0.005), ahead=True)
+    assert clock.late == found and seconds < 0.001

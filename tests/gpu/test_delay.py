@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from pipeline.engine.delay import waiting
-from pipeline.evidence.alone import cycles_per_second, seconds_alone
-from pipeline.evidence.clock import clock_for
+from pipeline.engine.arms.delay import waiting
+from pipeline.evidence.selftest.alone import cycles_per_second, seconds_alone
+from pipeline.evidence.timing.clock import clock_for
 
 DEVICE = torch.device("cuda:0")
 

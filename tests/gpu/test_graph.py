@@ -8,9 +8,9 @@ import torch
 
 from kernels.contracts import Scored
 from pipeline.door.stages import stages
-from pipeline.engine.arm import StackArm
-from pipeline.engine.bench import bench
-from pipeline.engine.graph import GraphArm
+from pipeline.engine.arms.arm import StackArm
+from pipeline.engine.arms.bench import bench
+from pipeline.engine.arms.graph import GraphArm
 from pipeline.engine.stack import blueprint
 from pipeline.evidence.check import Checker
 from pipeline.work.schedule import schedule

@@ -10,6 +10,7 @@ ORDERED = [
     locate_runtime.Locate(),
     locate_constexpr.Locate(),
     locate_churn.Locate(),
+    locate_churn.Locate(compiled_in=False, programs=7),
     locate_batched.Locate(),
     locate_batched.Locate(4, 1, keep_slots=True, overlap=True),
 ]

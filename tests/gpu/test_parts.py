@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from pipeline.engine.parts import PER_GRAPH, Place, parts
-from pipeline.evidence.clock import clock_for
-from pipeline.evidence.roof import measured_roof
+from pipeline.engine.arms.parts import PER_GRAPH, Place, parts
+from pipeline.evidence.breakdown.roof import measured_roof
+from pipeline.evidence.timing.clock import clock_for
 from tests.gpu.test_graph import VARIANTS, built
 
 DEVICE = torch.device("cuda")
@@ -30,11 +30,11 @@ def test_every_part_is_captured_and_leaves_the_caches_as_they_were(variant, kind
 def test_stages_are_most_of_a_step():
     """One csa layer, five requests: cold, and without the gaps between its graph's kernels."""
     [arm] = built("csa", "hopper").arms
-    found, clock = parts([arm], [0]), clock_for(DEVICE, False, True)
+    found, clock = parts([arm], [0]), clock_for(DEVICE)
 
     def fastest(runner):
         runner.prepare(0)
-        return min(clock(lambda: runner.step(0))[0] for _ in range(30))
+        return min(clock(lambda: runner.step(0), ahead=True)[0] for _ in range(30))
 
     step, idle = fastest(arm), fastest(found[-1])
     whole = [part for part in found if part.place and part.place.within is None]
@@ -48,8 +48,8 @@ def test_stages_are_most_of_a_step():
 
 def test_limits_of_this_machine():
     found = measured_roof(DEVICE, torch.bfloat16, graphs=True)
-    assert 1e11 < found.copy_bytes < 2e13
-    assert 1e13 < found.matrix_flops < 5e15
-    assert 1e-7 < found.launch < 1e-5
+    assert 1e11 < found.copy_bytes_per_second < 2e13
+    assert 1e13 < found.matrix_flops_per_second < 5e15
+    assert 1e-7 < found.graph_launch < 1e-5 and found.launch > found.graph_launch
     if torch.cuda.get_device_capability() >= (8, 9):
-        assert found.fp8_flops > found.matrix_flops
+        assert found.fp8_flops_per_second > found.matrix_flops_per_second

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from attend_cases import AttendCase
+from attend_cases import AttendCase, replayed_long
 from kernel_cases import assert_near
 from test_score import DECODE, E4M3_TOLERANCE, REAL, REFERENCE, built
 from test_score import assert_scores as assert_all_scores
@@ -94,19 +94,8 @@ def test_infinite_sinks():
 @installed(ATTEND)
 @pytest.mark.parametrize("plan", PLANNED)
 def test_a_graph_captured_with_short_lengths_replays_long_ones(plan):
-    attend = PLANNED[plan]
-    q, keys, sink, scale = AttendCase(tokens=5, heads=8, absent=0.0).inputs()
-    full = [source.lengths.clone() for source in keys]
-    for source in keys:
-        source.lengths.fill_(1)
-    attend(q, keys, sink, scale)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        out = attend(q, keys, sink, scale)
-    for source, lengths in zip(keys, full, strict=True):
-        source.lengths.copy_(lengths)
-    graph.replay()
-    assert_near(out, Reference()(q, keys, sink, scale), 1e-2)
+    inputs = AttendCase(tokens=5, heads=8, absent=0.0).inputs()
+    assert_near(replayed_long(PLANNED[plan], inputs), Reference()(*inputs), 1e-2)
 
 
 @installed(ATTEND)

@@ -11,9 +11,9 @@ from far_cases import (
     located_slots_are_the_same,
     score_is_the_same,
 )
+from test_compress import KNOBS as COMPRESS
 
 from kernels.attend import decode_split
-from kernels.compress.fused import Compress
 from kernels.cover.fused import Cover
 from kernels.gather.fused import Gather
 from kernels.ingest.fused import Ingest
@@ -21,12 +21,6 @@ from kernels.select import locate_batched, locate_churn, locate_constexpr, locat
 from kernels.select.score_paged import Score
 from kernels.select.topk_radix import TopK
 
-COMPRESS = {
-    "single": Compress(),
-    "single, split": Compress(tile=64),
-    "whole": Compress(whole_from=1),
-    "whole, split": Compress(whole_from=1, whole_tile=64),
-}
 LOCATES = [
     locate_runtime.Locate(block=32),
     locate_constexpr.Locate(block=32),

@@ -7,6 +7,8 @@ ORDERED = [
     locate_runtime.Locate(block=4),
     locate_constexpr.Locate(block=8),
     locate_churn.Locate(block=8),
+    locate_churn.Locate(programs=3, block=32),
+    locate_churn.Locate(compiled_in=False, programs=2, block=8),
     locate_batched.Locate(rows_per_program=4, block=4),
     locate_batched.Locate(rows_per_program=1, block=32),
 ]

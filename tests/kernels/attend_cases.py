@@ -1,5 +1,6 @@
 """Inputs of attend that are hard on a kernel: ragged, poisoned, with slots that are no place."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -67,3 +68,19 @@ def insert(cache: Cache, slots: Tensor, rows: Tensor) -> None:
     torch.use_deterministic_algorithms(False)
     cache.insert(slots, rows)
     torch.use_deterministic_algorithms(deterministic, warn_only=True)
+
+
+def replayed_long(attend: Callable[..., Tensor], inputs: tuple[Tensor, list[Keys], Tensor | None, float]) -> Tensor:
+    """Of a graph that was captured with lengths of 1, replayed with those of the inputs."""
+    keys = inputs[1]
+    full = [source.lengths.clone() for source in keys]
+    for source in keys:
+        source.lengths.fill_(1)
+    attend(*inputs)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = attend(*inputs)
+    for source, lengths in zip(keys, full, strict=True):
+        source.lengths.copy_(lengths)
+    graph.replay()
+    return out

@@ -1,9 +1,9 @@
 import shutil
 
 import pytest
-from cases import config
 
 from pipeline.results.track import prepare
+from tests.results.cases import config
 
 
 @pytest.fixture(scope="session")

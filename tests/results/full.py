@@ -2,23 +2,20 @@
 
 from dataclasses import replace
 
-from cases import summary
-
+from pipeline.evidence.costs import Breakdown, Explanation, Roof, StageCost
 from pipeline.evidence.findings import (
     Applies,
-    Breakdown,
     ClaimOutcome,
     Compiles,
-    Explanation,
+    Crossing,
     Findings,
     GateOutcome,
     Machine,
     Projected,
-    Roof,
-    StageCost,
     Weighted,
 )
 from pipeline.evidence.summary import CaseSummary, Comparison, Overall, Summary
+from tests.results.cases import summary
 
 WARNING = "another process on the device: pid 4711 <python>, 3.1 GB"
 STAGES = {"ingest": 8.1e-6, "compress": 12.4e-6, "select": 61.0e-6, "attend": 84.5e-6, "emit": 9.2e-6}
@@ -37,8 +34,8 @@ CLAIM = ClaimOutcome(
 )  # fmt: skip
 WEIGHTED = Weighted("conv", "A trace, CC-BY", "tpot", 0.93, 0.92, 0.941, 0.9, 0.946, "decode steps", 64, 0.0012)
 APPLIES = (
-    Applies("decode", "batch", (1024, 2047, 2048, 2051), 2052.0, (WEIGHTED,), "", (1024, 2051, 2052), (1024, 2051),
-            (2051, 2052)),
+    Applies("decode", "batch", (1024, 2047, 2048, 2051), (Crossing(2051, 2052, None),), (WEIGHTED,), "",
+            (1024, 2051, 2052), (1024, 2051)),
 )  # fmt: skip
 PROJECTED = (Projected("decode-1024", "batch", "tpot", 0.04, -0.0945, -0.084, "21 csa layers take 52% of its time"),)
 GATE = GateOutcome(
@@ -54,7 +51,7 @@ def full() -> Summary:
     return replace(
         found,
         cases=cases,
-        headline="; ".join(clauses) + ".",
+        headline=tuple(clauses),
         overall=(_mean("batch", 0.942, "FASTER"), _mean("row.v2", 0.986, "UNDECIDED"), _mean("control", 1.002, "SAME")),
         findings=Findings(
             machine=MACHINE,

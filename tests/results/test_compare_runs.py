@@ -3,13 +3,13 @@ from dataclasses import replace
 from io import StringIO
 
 import pytest
-from cases import config, provenance, summary
 from rich.console import Console
 
 from pipeline.evidence.summary import Summary
 from pipeline.results.compare import main, pairs
-from pipeline.results.record import open_run, write_summary
-from pipeline.results.status import write_status
+from pipeline.results.folder.record import open_run, write_summary
+from pipeline.results.folder.status import write_status
+from tests.results.cases import config, provenance, summary
 
 CLEAN = replace(provenance(), git_dirty=False)
 
@@ -71,6 +71,15 @@ def test_an_undeclared_change_is_listed(tmp_path):
     )
 
 
+def test_what_changes_no_time_and_an_arm_of_one_run_alone_get_a_line_each(tmp_path):
+    whole = config()
+    measure = replace(whole.measure, breakdown=not whole.measure.breakdown, margin=0.05)
+    arms = {name: variant for name, variant in whole.arms.items() if name != "row.v2"}
+    _, text = shown(run(tmp_path), run(tmp_path, measure=measure, arms=arms))
+    assert "differ, and change no time: measure.breakdown, measure.margin\n" in text
+    assert "beyond it 1 part differs" in text and "  arms.row.v2  an arm -> -\n" in text
+
+
 def test_only_the_same_requests_are_compared():
     one = summary()
     first, second, *rest = one.cases
@@ -113,6 +122,37 @@ def test_broken_files_are_told_on_one_line(tmp_path, capsys, name, text):
     good, broken = run(tmp_path), run(tmp_path)
     (broken / name).write_text(text)
     assert "not the folder of a run that was summarised" in told(capsys, good, broken)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("config.yaml", "arms: null\n", "config.yaml names no arms"),
+        ("config.yaml", "arms: {}\n", "config.yaml names no arms"),
+        ("config.yaml", "arms: {a: {x: '${nope}'}}\n", "nope"),
+    ],
+)
+def test_a_configuration_that_names_nothing_is_told(tmp_path, capsys, name, text, why):
+    one, other = run(tmp_path), run(tmp_path)
+    (other / name).write_text(text)
+    assert why in told(capsys, one, other)
+
+
+def test_a_run_without_a_case_is_told(tmp_path, capsys):
+    other = run(tmp_path)
+    (other / "summary.json").write_text(json.dumps(json.loads((other / "summary.json").read_text()) | {"cases": []}))
+    assert "summary.json holds no case" in told(capsys, run(tmp_path), other)
+
+
+def test_an_interval_that_holds_no_time_gives_no_bounds():
+    made = summary()
+    arms = {
+        name: replace(held, intervals=dict.fromkeys(held.intervals, (0.0, 0.0)))
+        for name, held in made.cases[0].arms.items()
+    }
+    found, _ = pairs(replace(made, cases=(replace(made.cases[0], arms=arms),)), made)
+    assert found and all((pair.low, pair.high) == (None, None) for pair in found)
+    assert all(pair.ratio == 1.0 for pair in found)
 
 
 def test_a_configuration_of_an_older_version_is_compared_all_the_same(tmp_path):

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.results.files import write_json, write_text
+from pipeline.results.folder.files import write_json, write_text
 from pipeline.results.publish import main, publish
 
 PROVENANCE = {

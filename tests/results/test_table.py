@@ -1,10 +1,11 @@
 from dataclasses import replace
 
 import pytest
-from cases import DECODE, config, summary
 
 from pipeline.evidence.summary import FastPath
 from pipeline.results.table import significant, tables, workload_digest
+from pipeline.results.verdict import doubts
+from tests.results.cases import DECODE, config, summary
 
 
 @pytest.mark.parametrize(
@@ -26,7 +27,7 @@ def test_a_table_for_each_workload_and_metric():
         ("serve", "tpot"),
     ]
     assert [table.title for table in found[:2]] == ["decode: TPOT ms", "prefill: TTFT ms"]
-    assert found[0].ratio_header == "ratio [95 %]"
+    assert found[0].ratio_header == "ratio [95 % jointly]"
 
 
 def test_rows():
@@ -36,7 +37,7 @@ def test_rows():
     assert (baseline.verdict, baseline.ratio, baseline.fast_path) == ("baseline", "-", "-")
     assert (control.verdict, control.ratio) == ("±0.8 %", "1.002 [0.995, 1.008]")
     assert (batch.verdict, batch.ratio) == ("FASTER", "0.900 [0.894, 0.905]")
-    assert (batch.value, batch.fast_path, batch.check, batch.throughput) == ("9.832", "7/7", "ok 2e-03", "406.8")
+    assert (batch.value, batch.fast_path, batch.check, batch.throughput) == ("9.832", "7/7", "ok (2e-03)", "406.8")
     assert row.arm == "row.v2"
 
 
@@ -77,3 +78,18 @@ def test_an_arm_that_raised_says_so():
     arms = case.arms | {"batch": replace(case.arms["batch"], check=check, metrics={}, comparisons={})}
     row = tables(replace(found, cases=(replace(case, arms=arms),)), config())[0].rows[2]
     assert (row.check, row.verdict, row.value, row.throughput) == ("RAISED", "FAILED", "-", "-")
+
+
+def test_a_noise_floor_beyond_measure_is_told_in_words_and_its_interval_left_out():
+    case = summary().cases[0]
+    wide = {"low": 1e-90, "high": 1e90, "noise": 1e90}
+    arms = {
+        name: replace(held, comparisons={metric: replace(one, **wide) for metric, one in held.comparisons.items()})
+        for name, held in case.arms.items()
+    }
+    found = replace(summary(), cases=(replace(case, arms=arms),))
+    control, batch = tables(found, config())[0].rows[1:3]
+    assert (control.verdict, control.ratio) == ("too few blocks", "1.002")
+    assert batch.ratio == "0.900"
+    assert any(line.startswith("no noise floor: too few blocks for this confidence") for line in doubts(found))
+    assert not any("e+" in line or "0000000" in line for line in doubts(found))

@@ -3,17 +3,19 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from dataclasses import replace
 
 import pytest
-from cases import ARMS, DECODE, summary
 from mlflow import MlflowClient
 from mlflow.entities import ViewType
-from uploads import client, recorded, runs
 
-from pipeline.results.entries import arm_entries
-from pipeline.results.files import read_json
+from pipeline.results.folder.files import read_json
+from pipeline.results.folder.status import read_status, write_status
 from pipeline.results.track import main, track
+from pipeline.results.tracker.entries import arm_entries
+from tests.results.cases import ARMS, DECODE, summary
+from tests.results.uploads import client, recorded, runs
 
 
 def test_everything_arrives(outputs):
@@ -174,3 +176,95 @@ def test_an_upload_that_is_killed_never_looks_like_a_running_one(outputs):
     assert [run.info.status for run in runs(outputs)[0].values()] == ["FAILED"]
     assert main([str(folder)]) == 0
     assert runs(outputs)[1] == 1 + len(ARMS)
+
+
+LIVING = "import sys, time; from pathlib import Path; from pipeline.results.folder.status import write_status\n"
+LIVING += "folder = Path(sys.argv[1]); write_status(folder, 'running'); (folder / 'ready').touch(); time.sleep(120)"
+
+
+@pytest.fixture
+def running(outputs):
+    """A run that has its summary and not its report, and its process."""
+    folder, *_ = recorded(outputs)
+    for name in ("report.md", "report.html"):
+        (folder / name).unlink()
+    process = subprocess.Popen([sys.executable, "-c", LIVING, str(folder)])
+    deadline = time.monotonic() + 60
+    while not (folder / "ready").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    yield folder, process
+    process.kill()
+    process.wait()
+
+
+def test_a_run_that_is_running_is_not_uploaded(running, capsys):
+    folder, _ = running
+    assert main([str(folder)]) == 2
+    assert capsys.readouterr().err == f"{folder}: the run is running; upload it when it has ended\n"
+    assert not (folder / "mlflow.json").exists() and read_status(folder) == "running"
+
+
+def test_of_a_run_that_died_the_report_is_made_and_it_is_marked_as_killed(running, outputs):
+    folder, process = running
+    process.kill()
+    process.wait()
+    assert main([str(folder)]) == 0
+    assert read_status(folder) == "killed"
+    found, _ = runs(outputs)
+    assert {run.info.status for run in found.values()} == {"KILLED"}
+    assert (folder / "report.md").read_text().startswith("#") and (folder / "report.html").exists()
+    names = {file.path for file in client(outputs).list_artifacts(found["parent"].info.run_id)}
+    assert {"report.md", "report.html", "summary.json"} <= names
+
+
+def test_a_run_that_failed_is_tracked_as_failed(outputs):
+    folder, *rest = recorded(outputs, replace(summary(), cases=summary().cases[:1]))
+    write_status(folder, "failed", "the report could not be made")
+    track(folder, *rest)
+    found, _ = runs(outputs)
+    assert found["parent"].info.status == "FAILED" and found["batch"].info.status == "FINISHED"
+
+
+@pytest.mark.parametrize(("stop", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_upload_that_is_stopped_says_how_to_upload_it_later(outputs, stop, code):
+    folder, *_ = recorded(outputs)
+    program = (
+        "import os, sys; from pipeline.results import track\n"
+        f"track._add_artifacts = lambda *_: os.kill(os.getpid(), {int(stop)})\n"
+        "sys.exit(track.main(sys.argv[1:]))"
+    )
+    stopped = subprocess.run([sys.executable, "-c", program, folder], timeout=100, capture_output=True, text=True)
+    assert stopped.returncode == code
+    assert stopped.stderr.splitlines()[-1] == f"Upload later: python -m pipeline.results.track {folder}"
+    assert main([str(folder)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("summary.json", "[]"),
+        ("summary.json", "null"),
+        ("summary.json", "{"),
+        ("summary.json", '{"cases": [{}]}'),
+        ("status.json", "[]"),
+        ("status.json", "{}"),
+        ("status.json", "null"),
+        ("provenance.json", "3"),
+        ("config.yaml", "a: [\n"),
+        ("config.yaml", "a: ${nope}\n"),
+        ("config.yaml", ""),
+        ("config.yaml", "arms: null\n"),
+    ],
+)
+def test_a_damaged_folder_is_one_line(outputs, capsys, name, text):
+    folder, *_ = recorded(outputs)
+    (folder / name).write_text(text)
+    assert main([str(folder)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"{folder} is not the folder of a run that was summarised: ")
+
+
+def test_help_is_no_folder(capsys):
+    assert main(["--help"]) == 0
+    assert capsys.readouterr().out.startswith("usage: python -m pipeline.results.track FOLDER")
+    assert main(["--all"]) == 2

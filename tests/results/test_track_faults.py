@@ -2,12 +2,12 @@ import shutil
 from dataclasses import replace
 
 import pytest
-from cases import config
 from mlflow import MlflowClient
-from uploads import client, recorded
 
 from pipeline.results import track as module
 from pipeline.results.track import TrackError, prepare, track
+from tests.results.cases import config
+from tests.results.uploads import client, recorded
 
 
 @pytest.mark.parametrize(

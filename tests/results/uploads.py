@@ -1,12 +1,13 @@
 """Folders to upload, and what arrived."""
 
-from cases import config, provenance, samples, summary
 from mlflow import MlflowClient
 from mlflow.entities import ViewType
 
-from pipeline.results.files import write_text
-from pipeline.results.record import open_run, write_samples, write_summary
+from pipeline.results.folder.files import write_text
+from pipeline.results.folder.record import open_run, write_samples, write_summary
+from pipeline.results.folder.status import write_status
 from pipeline.results.report import page, report
+from tests.results.cases import config, provenance, samples, summary
 
 
 def recorded(outputs, found=None, **changes):
@@ -15,6 +16,7 @@ def recorded(outputs, found=None, **changes):
     run = open_run(chosen, seen)
     write_samples(run, samples())
     write_summary(run, found)
+    write_status(run.folder, "finished")
     write_text(run.folder / "report.md", report(found, chosen, seen, run.folder, []))
     write_text(run.folder / "report.html", page(found, chosen, seen, run.folder, []))
     return run.folder, chosen, seen, found

@@ -25,6 +25,8 @@ def written(tmp_path, text: str | bytes):
         "\ufeff" + HEAD + ROW + LATER,
         (HEAD + ROW + LATER).replace("\n", "\r\n"),
         HEAD + ROW + LATER.replace("04,", "04.0,"),
+        HEAD + ROW + LATER.replace("04,", "03.97996,"),
+        HEAD + ROW.replace("9799600", "0") + LATER.replace("04,", "03,"),
     ],
 )
 def test_a_sound_trace_is_read(tmp_path, text):
@@ -65,6 +67,10 @@ def test_a_sound_trace_is_read(tmp_path, text):
         (HEAD + "1700158623979960,10,4\n", "line 2, TIMESTAMP='1700158623979960'"),
         (HEAD + "2023-02-30 18:17:04,10,4\n", "line 2, TIMESTAMP='2023-02-30 18:17:04'"),
         (HEAD + LATER + ROW, "line 3, TIMESTAMP=2023-11-16 18:17:03.9799600: is before the request above it"),
+        (
+            HEAD + ROW.replace("9799600", "1") + LATER.replace("04,", "03.09,"),
+            "line 3, TIMESTAMP=2023-11-16 18:17:03.09",
+        ),
         (b"\xff\xfe\x00", "cannot be read"),
     ],
 )

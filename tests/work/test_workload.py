@@ -63,6 +63,12 @@ def test_a_decode_ladder_ends_each_request_at_its_context():
     assert {request.context for request in second.requests} == {2048}
 
 
+def test_a_workload_decodes_where_no_part_of_it_has_a_prompt_to_read():
+    decode, prompt = {"output_len": 3, "cached_len": "all"}, {"output_len": 3, "cached_len": 4}
+    assert workload(decode, ladder=[10]).decodes and workload(decode, decode, ladder=[10]).decodes
+    assert not workload(prompt, ladder=[10]).decodes and not workload(decode, prompt, ladder=[10]).decodes
+
+
 def test_the_boundary_follows_the_model():
     asked = workload({"output_len": 1}, ladder=[8, 100], boundary=[4, -1, 0, 3])
     assert [case.context for case in cases({"w": asked}, MODEL, 0)] == [7, 8, 11, 12, 100]

@@ -8,12 +8,9 @@ from scipy import stats
 
 from pipeline.evidence.stats.blocks import MINIMUM_BLOCKS, Rule, block_means
 
-INTERVAL_METHOD = (
-    "percentile bootstrap of the mean log ratio over blocks of rounds, as wide as Student's for few blocks; "
-    "Bonferroni over the cases and arms of the experiment"
-)
 INNER = 0.9  # confidence of the percentiles that are stretched
 RESAMPLES_AT_ONCE = 1024
+FARTHEST = 700.0  # of a log ratio: its exponential and the reciprocal of that are numbers
 
 
 @dataclass(frozen=True)
@@ -65,7 +62,7 @@ def stretch(groups: Sequence[np.ndarray], confidence: float) -> float:
 
 def _ratio(groups: Sequence[np.ndarray], rounds: int, rule: Rule, confidence: float) -> Interval:
     bounds = _bounds(groups, rule, confidence)
-    low, high = (None, None) if bounds is None else np.exp(bounds).tolist()
+    low, high = (None, None) if bounds is None else np.exp(np.clip(bounds, -FARTHEST, FARTHEST)).tolist()
     blocks = tuple(np.concatenate(groups).tolist())
     return Interval(float(np.exp(_mean(*groups))), low, high, rounds, blocks)
 

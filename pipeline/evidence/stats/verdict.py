@@ -4,7 +4,7 @@ import numpy as np
 from scipy import stats
 
 from pipeline.evidence.stats.blocks import MINIMUM_BLOCKS, Rule
-from pipeline.evidence.stats.interval import Interval
+from pipeline.evidence.stats.interval import FARTHEST, Interval
 
 FORESEEABLE = 1 << 20  # blocks
 
@@ -16,15 +16,23 @@ def noise_floor(control: Interval | None) -> float | None:
     return max(1 / control.low, control.high) - 1
 
 
-def verdict(interval: Interval, noise: float | None, margin: float) -> str:
+def certain_bias(control: Interval | None) -> float:
+    """Relative: by how much the control surely differs from the baseline, which it is. 0 where that is not certain."""
+    if control is None or control.low is None or control.high is None:
+        return 0.0
+    return max(control.low, 1 / control.high, 1.0) - 1
+
+
+def verdict(interval: Interval, control: Interval | None, margin: float) -> str:
     if interval.low is None or interval.high is None:
         return "UNDECIDED"
+    noise, bias = noise_floor(control), certain_bias(control)
     faster, slower = (1 - margin, 1 + margin) if noise is None else (1 / (1 + noise), 1 + noise)
     if interval.high < faster:
         return "FASTER"
     if interval.low > slower:
         return "SLOWER"
-    if 1 - margin <= interval.low and interval.high <= 1 + margin:
+    if bias <= margin and 1 - margin <= interval.low / (1 + bias) and interval.high * (1 + bias) <= 1 + margin:
         return "SAME"
     return "UNDECIDED"
 
@@ -34,8 +42,8 @@ def foreseen(arm: Interval, control: Interval | None, blocks: int, rule: Rule) -
 
     A control whose interval holds 1 is expected to come to it.
     """
-    noise = None if control is None else noise_floor(_after(control, _shift(control), blocks, rule))
-    return verdict(_after(arm, np.mean(arm.blocks), blocks, rule), noise, rule.margin)
+    later = None if control is None else _after(control, _shift(control), blocks, rule)
+    return verdict(_after(arm, np.mean(arm.blocks), blocks, rule), later, rule.margin)
 
 
 def rounds_needed(arm: Interval, control: Interval | None, rule: Rule) -> int | None:
@@ -58,12 +66,10 @@ def rounds_needed(arm: Interval, control: Interval | None, rule: Rule) -> int | 
 
 
 def _shift(control: Interval) -> float:
-    if control.low is None or control.high is None or control.low <= 1 <= control.high:
-        return 0.0
-    return np.mean(control.blocks)
+    return np.mean(control.blocks) if certain_bias(control) else 0.0
 
 
 def _after(seen: Interval, centre: float, blocks: int, rule: Rule) -> Interval:
     reach = stats.t.isf(rule.error / 2, blocks - 1) * np.std(seen.blocks, ddof=1) / np.sqrt(blocks)
-    low, high = np.exp([centre - reach, centre + reach]).tolist()
+    low, high = np.exp(np.clip([centre - reach, centre + reach], -FARTHEST, FARTHEST)).tolist()
     return Interval(seen.ratio, low, high, blocks * rule.block_rounds)

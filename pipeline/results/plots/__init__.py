@@ -6,7 +6,7 @@ from pathlib import Path
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from pipeline.evidence.summary import Summary
-from pipeline.results.files import replacing
+from pipeline.results.folder.files import replacing
 from pipeline.results.plots.ladder import ladders
 from pipeline.results.plots.means import means
 from pipeline.results.plots.picture import Picture

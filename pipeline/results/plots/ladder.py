@@ -11,9 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pipeline.evidence.summary import ArmSummary, CaseSummary, Comparison, Summary
-from pipeline.results.palette import BAND, BASELINE, INK, colours
+from pipeline.results.plots.palette import BAND, BASELINE, INK, colours
 from pipeline.results.plots.picture import Picture, sheet, subject, tidy
-from pipeline.results.table import UNITS, by_workload, confidence, mean_key, shown_metrics
+from pipeline.results.table import UNITS, by_workload, mean_key, shown_metrics
 from pipeline.schema import Config
 
 MARKERS = "osD^vP"
@@ -81,7 +81,7 @@ def ladders(summary: Summary, config: Config, device: str) -> list[Picture]:
             figure(summary, cases, metric, f"{config.name}, {_named(cases[0])}: {subject(summary, config, device)}"),
         )
         for workload, cases in by_workload(summary).items()
-        for metric in shown_metrics(cases[0], config.workloads[cases[0].workload])
+        for metric in shown_metrics(cases)
     ]
 
 
@@ -99,7 +99,7 @@ def figure(summary: Summary, cases: Sequence[CaseSummary], metric: str, title: s
         tidy(axes)
         axes.ticklabel_format(axis="y", useOffset=False, style="plain")
     bottom = drawn.axes[-1]
-    bottom.set_xticks(range(len(cases)), [f"{case.context:,}" for case in cases])
+    bottom.set_xticks(range(len(cases)), [case.label for case in cases])
     bottom.set_xlim(-0.5, len(cases) - 0.5)
     bottom.set_xlabel(_under(cases), color=INK)
     times.set_title(title, fontsize=10, color=INK, loc="left")
@@ -154,7 +154,7 @@ def _draw_ratios(axes: Axes, cases: Sequence[CaseSummary], curves: Sequence[Curv
     edges = [(1.0, *(abs(edge - 1) for edge in band(comparison))) for _, comparison in known]
     axes.set_ylim(*view([*(_interval(comparison) for _, comparison in known), *edges], LEAST_RATIOS))
     shaded = "noise" if any(comparison.noise is not None for _, comparison in known) else "margin"
-    axes.set_ylabel(f"time / baseline, {confidence([one for _, one in known])}\n← faster, shaded: {shaded}", color=INK)
+    axes.set_ylabel(f"time / baseline, joint intervals\n← faster, shaded: {shaded}", color=INK)
 
 
 def view(points: Iterable[tuple[float, float, float]], least: float) -> tuple[float, float]:

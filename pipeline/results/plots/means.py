@@ -1,10 +1,9 @@
 """Every arm over all contexts of a workload: one line each, from its interval's lower end to the upper."""
 
 from pipeline.evidence.summary import Overall, Summary
-from pipeline.results.palette import BAND, BASELINE, INK, colours
 from pipeline.results.plots.ladder import band
+from pipeline.results.plots.palette import BAND, BASELINE, INK, colours
 from pipeline.results.plots.picture import Picture, sheet, subject, tidy
-from pipeline.results.table import confidence
 from pipeline.schema import Config
 
 VERDICT = 1.02  # where the verdict stands, in widths of the axes
@@ -24,12 +23,13 @@ def means(summary: Summary, config: Config, device: str) -> list[Picture]:
         axes.plot(ends, [place, place], color=drawn[one.arm], linewidth=2.4, solid_capstyle="butt")
         axes.plot(one.comparison.ratio, place, "o", color=drawn[one.arm], markersize=6)
         axes.text(VERDICT, place, _said(one), transform=axes.get_yaxis_transform(), va="center", fontsize=9, color=INK)
+    shaded = "noise" if any(one.comparison.noise is not None for one in found) else "margin"
     axes.axvline(1, color=BASELINE, linewidth=1)
     axes.set_yticks(range(len(found)), [_named(one) for one in found])
     axes.set_ylim(len(found) - 0.5, -0.5)
     axes.set_xlabel(
-        f"time / {summary.baseline}, geometric mean over contexts, {confidence([one.comparison for one in found])}\n"
-        "← faster; shaded: noise",
+        f"time / {summary.baseline}, geometric mean over contexts, {100 * config.measure.confidence:g} % jointly\n"
+        f"← faster; shaded: {shaded}",
         color=INK,
         fontsize=9,
     )

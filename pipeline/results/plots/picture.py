@@ -10,7 +10,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from pipeline.evidence.summary import Summary
-from pipeline.results.palette import FRAME, GRID, INK
+from pipeline.results.plots.palette import FRAME, GRID, INK
 from pipeline.schema import Config
 
 TEXT = {"svg.fonttype": "none", "svg.hashsalt": "report", "font.family": ["DejaVu Sans"]}

@@ -7,9 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from pipeline.evidence.findings import Breakdown, StageCost
+from pipeline.evidence.costs import Breakdown, StageCost
 from pipeline.evidence.summary import CaseSummary, Summary
-from pipeline.results.palette import BASELINE, INK, REST, STAGES, colours
+from pipeline.results.plots.palette import BASELINE, INK, REST, STAGES, colours
 from pipeline.results.plots.picture import Picture, sheet, subject, tidy
 from pipeline.results.table import by_workload
 from pipeline.schema import Config

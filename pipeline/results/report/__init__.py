@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from pipeline.evidence.summary import Summary
-from pipeline.results.files import write_text
+from pipeline.results.folder.files import write_text
+from pipeline.results.folder.provenance import Provenance
 from pipeline.results.plots import pictures, write_pngs
-from pipeline.results.provenance import Provenance
 from pipeline.results.report.markdown import note, report
 from pipeline.results.report.page import page
 from pipeline.schema import Config

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from pipeline.evidence.summary import Summary
+from pipeline.results.arms import NOISE
 from pipeline.results.report.section import Section, literal, table
 from pipeline.results.table import ABSENT, Row, Table, by_workload, confidence, tables
 from pipeline.schema import Config
@@ -18,7 +19,7 @@ def short(summary: Summary, config: Config) -> list[Section]:
 
 
 def long(summary: Summary, config: Config) -> Section:
-    parts = [part for one in tables(summary, config) for part in (f"#### {one.title}", _long(one))]
+    parts = [part for one in tables(summary, config) for part in (f"#### {one.title}", _long(one, summary))]
     return Section("Every figure", "\n\n".join([*parts, _columns(), *_outliers(summary)]), folded=True)
 
 
@@ -26,12 +27,14 @@ def legend(summary: Summary, config: Config) -> str:
     control = f" Noise: what `{summary.control}`, `{summary.baseline}` again, differs by." if summary.control else ""
     means = ""
     if summary.overall:
-        own = confidence(one.comparison for one in summary.overall)
-        means = f" All: geometric mean over the contexts, with an interval of its own, {own}."
+        means = " All: geometric mean over the contexts."
+    compared = [one for case in summary.cases for arm in case.arms.values() for one in arm.comparisons.values()]
+    alone = confidence([*compared, *(one.comparison for one in summary.overall)])
     return (
-        f"Ratio: time over that of `{summary.baseline}` on the same steps, below 1 is faster. Each interval holds with "
-        f"the confidence in its header, so that those of all contexts and arms hold at once with "
-        f"{100 * config.measure.confidence:g} %; within ±{100 * config.measure.margin:g} % is the SAME.{means}{control}"
+        f"Ratio: time over that of `{summary.baseline}` on the same steps, below 1 is faster. Jointly: the intervals "
+        f"of all contexts, metrics and arms hold at once with {100 * config.measure.confidence:g} %, for which each by "
+        f"itself holds with {alone}. Within ±{100 * config.measure.margin:g} % is the SAME, but FASTER and SLOWER go "
+        f"first: a gain of 1 % beyond the noise is FASTER.{means}{control}"
     )
 
 
@@ -56,7 +59,7 @@ def _cell(row: Row, name: str, summary: Summary) -> str:
         return row.value
     if name == summary.control:
         return row.verdict
-    needed = f"<br>{row.needed} rounds would decide" if row.needed else ""
+    needed = f"<br>{_needed(row)}" if row.needed else ""
     ratio = f" {row.ratio}" if row.ratio != ABSENT else ""
     return f"{_verdict(row)}{ratio}{needed}"
 
@@ -71,18 +74,26 @@ def _groups(rows: Sequence[Row]) -> list[list[Row]]:
     return found
 
 
-def _long(one: Table) -> str:
+def _long(one: Table, summary: Summary) -> str:
     header = (
-        "context", "arm", "verdict", one.value_header, one.ratio_header, "skipped", "check", "tok/s",
+        "context", "arm", "verdict", one.value_header, one.ratio_header, "skipped", "check (rel. error)", "tok/s",
     )  # fmt: skip
     width = len(header) - (one.metric == "step")
-    return table(header[:width], ALIGNMENT[:width], [_cells(row)[:width] for row in one.rows])
+    return table(header[:width], ALIGNMENT[:width], [_cells(row, _name(row, summary))[:width] for row in one.rows])
 
 
-def _cells(row: Row) -> tuple[str, ...]:
-    needed = f", {row.needed} rounds" if row.needed else ""
+def _name(row: Row, summary: Summary) -> str:
+    return f"{NOISE} (`{summary.baseline}` again)" if row.arm == summary.control else f"`{row.arm}`"
+
+
+def _needed(row: Row) -> str:
+    return f"{row.needed} would decide" if row.needed.endswith("rounds") else row.needed
+
+
+def _cells(row: Row, name: str) -> tuple[str, ...]:
+    needed = f", {row.needed}" if row.needed else ""
     return (
-        row.context, f"`{row.arm}`", f"{_verdict(row)}{needed}", row.value, row.ratio, row.fast_path, row.check,
+        row.context, name, f"{_verdict(row)}{needed}", row.value, row.ratio, row.fast_path, row.check,
         row.throughput,
     )  # fmt: skip
 
@@ -93,8 +104,9 @@ def _verdict(row: Row) -> str:
 
 def _columns() -> str:
     return (
-        "Skipped: steps that skipped scoring, of those with rows to score, and their share of the rows. Check: "
-        "relative error of the worst step against the float32 reference. Rounds behind UNDECIDED: so many would decide."
+        "Skipped and tok/s: over the steps that the metric of the table is made of. Skipped: those that skipped "
+        "scoring, of those with rows to score, and their share of the rows. Check: relative error of the worst step "
+        "of all against the float32 reference. Behind UNDECIDED: the rounds that would decide, or why none would."
     )
 
 
@@ -104,7 +116,7 @@ def _outliers(summary: Summary) -> list[str]:
         for case in cases:
             found = [f"{arm} {count}" for arm, count in case.outliers.items() if count]
             if found:
-                lines.append(f"{ladder} {case.context:,}: {', '.join(found)} of {case.rounds}")
+                lines.append(f"{ladder} {case.label}: {', '.join(found)} of {case.rounds}")
     void = [f"`{case.case}`: {literal(case.void)}" for case in summary.cases if case.void]
     parts = [f"Rounds far from an arm's others, which count all the same: {'; '.join(lines)}."] if lines else []
-    return parts + ([f"Cases without a single undisturbed round: {'; '.join(void)}."] if void else [])
+    return parts + ([f"Cases with too few undisturbed rounds, in which all count: {'; '.join(void)}."] if void else [])

@@ -5,11 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipeline.evidence.summary import Summary
-from pipeline.results.provenance import Provenance
+from pipeline.results.arms import arms
+from pipeline.results.folder.provenance import Provenance
 from pipeline.results.report.section import Section, bullets, literal
 from pipeline.results.report.sections import answered, behind
 from pipeline.results.report.timed import reproduce
-from pipeline.results.verdict import WORD, clauses, doubts, explained, outcomes, title
+from pipeline.results.verdict import WORD, doubts, found, outcomes, title
 from pipeline.schema import Config
 
 LONGEST = 60_000  # characters; GitHub takes 65,536
@@ -18,9 +19,10 @@ ELSEWHERE = "Too long for this page: it is in report.html."
 
 def report(summary: Summary, config: Config, provenance: Provenance, folder: Path, plots: Sequence[Path] = ()) -> str:
     """GitHub's Markdown. `folder` is the run's; plots are linked relative to it."""
-    parts = [f"# {config.name}", f"{title(summary, config, provenance)}.", *verdict(summary)]
+    told = " · ".join(f"`{arm}`: {said}" for arm, said in arms(summary, config).items())
+    parts = [f"# {config.name}", f"{title(summary, config, provenance)}.", f"Arms: {told}.", *verdict(summary)]
     parts += [_shown(section) for section in answered(summary, config)]
-    sections = behind(summary, config, provenance)
+    sections = behind(summary, config, provenance, whole=False)
     if plots:
         shown = "\n\n".join(f"![{plot.stem}]({plot.relative_to(folder).as_posix()})" for plot in plots)
         sections.insert(0, Section("Plots", shown, folded=True))
@@ -41,8 +43,8 @@ def verdict(summary: Summary) -> list[str]:
     parts = [bullets(map(_strong, told))] if told else []
     if doubted:
         parts.append("Before believing it:\n\n" + bullets(f"⚠ {literal(line)}" for line in doubted))
-    found = bullets(map(_strong, [*clauses(summary.headline), *explained(summary)]))
-    return [*parts, f"Found:\n\n{found}" if parts else found]
+    lines = bullets(map(_strong, found(summary)))
+    return [*parts, f"Found:\n\n{lines}" if parts else lines]
 
 
 def _strong(line: str) -> str:

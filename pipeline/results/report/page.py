@@ -9,13 +9,14 @@ from string import Template
 from markdown_it import MarkdownIt
 
 from pipeline.evidence.summary import Summary
-from pipeline.results import palette
+from pipeline.results.arms import arms
+from pipeline.results.folder.provenance import Provenance
+from pipeline.results.plots import palette
 from pipeline.results.plots.picture import Picture, svg
-from pipeline.results.provenance import Provenance
 from pipeline.results.report.section import Section, literal
 from pipeline.results.report.sections import answered, behind
 from pipeline.results.report.timed import commit, reproduce
-from pipeline.results.verdict import KINDS, WORD, clauses, doubts, explained, outcomes, title
+from pipeline.results.verdict import KINDS, WORD, doubts, found, outcomes, title
 from pipeline.schema import Config
 
 HERE = Path(__file__).parent
@@ -31,10 +32,11 @@ def page(summary: Summary, config: Config, provenance: Provenance, folder: Path,
         style=_variables() + (HERE / "page.css").read_text(encoding="utf-8"),
         name=escape(config.name),
         title=escape(title(summary, config, provenance)),
+        arms=_inline(" · ".join(f"`{arm}`: {said}" for arm, said in arms(summary, config).items())),
         when=f"{provenance.utc} · {commit(provenance)}",
         outcomes=_list(outcomes(summary.findings), "outcomes"),
         doubts=_list(doubts(summary), "doubts"),
-        headline=_list([*clauses(summary.headline), *explained(summary)], "headline"),
+        headline=_list(found(summary), "headline"),
         answers="".join(_shown(section) for section in answered(summary, config)),
         times=_block("Times and ratios", "plots", drawn["times"]),
         stages=_block("Stages and limits", "stages", drawn["stages"] + "".join(_shown(section) for section in told)),

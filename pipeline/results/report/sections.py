@@ -1,12 +1,12 @@
 """The sections of a report below its verdict, in their order; a run has those that it found something for."""
 
 from pipeline.evidence.summary import Summary
-from pipeline.results import answers, selftest_report, watched
-from pipeline.results.provenance import Provenance
+from pipeline.results.folder.provenance import Provenance
+from pipeline.results.report import answers, selftest, watched
 from pipeline.results.report.figures import legend, long, short
 from pipeline.results.report.section import Section, titled
+from pipeline.results.report.stages import stages
 from pipeline.results.report.timed import timed
-from pipeline.results.stages import stages
 from pipeline.schema import Config
 
 
@@ -14,7 +14,7 @@ def answered(summary: Summary, config: Config) -> list[Section]:
     """What a reader came for."""
     found, tested = summary.findings, []
     if found.self_test:
-        tested = [titled(selftest_report.section(found.self_test))]
+        tested = [titled(selftest.section(found.self_test))]
     tables = short(summary, config)
     tables[-1] = Section(tables[-1].title, f"{tables[-1].body}\n\n{legend(summary, config)}")
     asked = [answers.claim_section(found.claim), answers.applies_section(found.applies)]
@@ -22,10 +22,10 @@ def answered(summary: Summary, config: Config) -> list[Section]:
     return [*tested, *tables, *(titled(text) for text in asked if text)]
 
 
-def behind(summary: Summary, config: Config, provenance: Provenance) -> list[Section]:
-    """What a sceptic asks for."""
+def behind(summary: Summary, config: Config, provenance: Provenance, whole: bool = True) -> list[Section]:
+    """What a sceptic asks for; `whole`: with every stage of every step."""
     gate = answers.gate_section(summary.findings.gate)
-    parts = [titled(f"### {text}", "stages", folded=True) for text in _split(stages(summary.findings))]
+    parts = [titled(f"### {text}", "stages", folded=True) for text in _split(stages(summary.findings, whole))]
     return [
         *([titled(gate, folded=True)] if gate else []),
         *parts,

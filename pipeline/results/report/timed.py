@@ -5,11 +5,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 from pipeline.evidence.summary import CaseSummary, Summary
-from pipeline.results.fingerprint import digest, fingerprint
-from pipeline.results.provenance import Provenance
-from pipeline.results.record import again
+from pipeline.results.folder.fingerprint import digest, fingerprint
+from pipeline.results.folder.provenance import Provenance
+from pipeline.results.folder.record import again
 from pipeline.results.report.section import Section, bullets
-from pipeline.results.table import by_workload, workload_digest
+from pipeline.results.table import WIDEST, by_workload, workload_digest
 from pipeline.results.verdict import noise_floors
 from pipeline.schema import Config
 
@@ -20,7 +20,7 @@ def timed(summary: Summary, config: Config, provenance: Provenance) -> Section:
     lines = {
         "scope": f"`{summary.scope}`, layers `{summary.layers}`, tp {summary.tp}, model `{config.model.name}`",
         "numbers": f"{engine.dtype}, KV `{engine.kv_layout}`, index `{engine.index_layout}`, on {engine.device}",
-        "way": f"graph {engine.graph}, L2 {measure.l2}",
+        "way": f"graph {engine.graph}, L2 {measure.l2}; {_window(config)}",
         **{f"workload `{name}`": _workload(cases) for name, cases in by_workload(summary).items()},
         "noise floor": _noise(summary),
         "margin": f"±{100 * measure.margin:g} % counts as the same",
@@ -51,6 +51,19 @@ def commit(provenance: Provenance) -> str:
     return f"commit {provenance.git_commit[:12]}{' with uncommitted changes' if provenance.git_dirty else ''}"
 
 
+def _window(config: Config) -> str:
+    """What a time holds."""
+    if config.engine.device == "cpu":
+        return "a time is that of the call"
+    launched = "launched call by call from an idle device, a time ends with the last kernel and holds the launches"
+    replayed = "replayed as a graph, it is the device's alone, whose host is ahead"
+    if config.engine.graph == "off":
+        return launched
+    if config.measure.scope != "stack":
+        return replayed if config.engine.graph == "full" else f"{launched}; {replayed}"
+    return f"steps that only decode: {replayed}; steps with prompts, and all in an eager mode: {launched}"
+
+
 def _workload(cases: Sequence[CaseSummary]) -> str:
     requests, steps = _range(case.requests for case in cases), _range(case.steps for case in cases)
     rounds, warmup = _range(case.rounds for case in cases), _range(case.warmup_rounds for case in cases)
@@ -71,6 +84,8 @@ def _noise(summary: Summary) -> str:
     found = noise_floors(summary)
     if not found:
         return "unknown, too few rounds"
+    if max(found) > WIDEST:
+        return "unknown, too few blocks for this confidence"
     low, high = f"{100 * min(found):.1f}", f"{100 * max(found):.1f}"
     return f"{low} %" if low == high else f"{low} to {high} %, by case"
 

@@ -1,0 +1,1 @@
+"""What pipeline/questions.py asks, decided by the intervals of a summary."""

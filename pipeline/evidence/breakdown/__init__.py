@@ -1,0 +1,1 @@
+"""A step taken apart: what each stage takes, what it needs at best, and whether that explains a difference."""

@@ -1,0 +1,1 @@
+"""Delays of known length: does the instrument find them, and nothing else?"""

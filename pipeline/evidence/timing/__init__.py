@@ -1,0 +1,1 @@
+"""Arms take turns under one clock, and what is read beside it."""

@@ -1,0 +1,1 @@
+"""What a tracker is told, as plain values."""
