@@ -98,7 +98,7 @@ def case(mode: str, context: int = 15, **arms: tuple[str, float]) -> CaseSummary
     }
     held = {name: ArmSummary(name, check, {}, {}, path, {"tpot": found}) for name, found in told.items()}
     held = {"never": ArmSummary("never", check, {}, {}, path, {}), **held}
-    return CaseSummary("c", "decode", context, "d", "stack", "tpot", held, 1, 1, 20, 1, mode)
+    return CaseSummary(f"decode-{context}", "decode", context, "d", "stack", "tpot", held, 1, 1, 20, 1, mode)
 
 
 def changes(*cases: CaseSummary) -> list[str]:
