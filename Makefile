@@ -2,12 +2,15 @@ PYTHON ?= python3
 EXP ?= short_ctx
 ARGS ?=
 PORT ?= 5000
+REPORTS ?= short_ctx_graph short_ctx_prefill global_topk_gpu combine_workers adaptive_width shared_width attend_decode \
+	attend_prefill indexer layer flash_stack constexpr_churn self_test_gpu
+TO ?= docs/h200
 BIN := .venv/bin
 READY := .venv/.ready
 APART := tests/gpu tests/compile tests/interpret # one process a folder: Triton interprets or compiles, never both
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run compare test test-slow test-gpu memcheck lint format ui clean
+.PHONY: help setup run compare test test-slow test-gpu memcheck reports lint format ui clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -41,6 +44,12 @@ test-gpu: $(READY) ## the kernels at real shapes, on a machine with a GPU
 
 memcheck: $(READY) ## the index kernels under NVIDIA's compute-sanitizer, on a machine with a GPU
 	$(BIN)/python -m tests.gpu.memcheck
+
+reports: $(READY) ## run every experiment for a GPU and publish its report: make reports TO=docs/h200
+	@for exp in $(REPORTS); do \
+		$(BIN)/python -m pipeline +exp=$$exp $(ARGS); \
+		$(BIN)/python -m pipeline.results.publish "$$(ls -d outputs/$$exp/*/ | tail -1)" $(TO)/$$exp; \
+	done
 
 lint: $(READY) ## check style and format
 	$(BIN)/ruff check .
