@@ -229,7 +229,8 @@ def test_a_run_that_failed_is_tracked_as_failed(outputs):
 def test_an_upload_that_is_stopped_says_how_to_upload_it_later(outputs, stop, code):
     folder, *_ = recorded(outputs)
     program = (
-        "import os, sys; from pipeline.results import track\n"
+        "import os, signal, sys; from pipeline.results import track\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's background job ignores it
         f"track._add_artifacts = lambda *_: os.kill(os.getpid(), {int(stop)})\n"
         "sys.exit(track.main(sys.argv[1:]))"
     )
