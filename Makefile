@@ -30,7 +30,7 @@ run: $(READY) ## run an experiment: make run EXP=short_ctx ARGS='model.topk=256'
 compare: $(READY) ## two finished runs: make compare A=FOLDER B=FOLDER CHANGED='code arms.mine'
 	$(BIN)/python -m pipeline.results.compare $(A) $(B) $(if $(CHANGED),--changed $(CHANGED))
 
-test: $(READY) ## the tests, under 10 minutes on two cores
+test: $(READY) ## the tests, a quarter of an hour on two cores
 	$(BIN)/python -m pytest -q -m 'not slow' $(APART:%=--ignore %)
 	$(BIN)/python -m pytest -q tests/compile
 	$(BIN)/python -m pytest -q tests/interpret
