@@ -194,7 +194,7 @@ def quantise(rows: Tensor, group: int) -> tuple[Tensor, Tensor]:
     return values.flatten(-2), scales
 
 
-def quantise_blocks(weight: Tensor, side: int = 128) -> tuple[Tensor, Tensor]:
+def quantise_blocks(weight: Tensor, side: int) -> tuple[Tensor, Tensor]:
     """weight [N, K] -> e4m3 [N, K] and float32 scales [N / side, K / side], one for each square block."""
     rows, columns = (size // side for size in weight.shape)
     blocks = weight.view(rows, side, columns, side).transpose(1, 2)
