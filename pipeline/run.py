@@ -17,6 +17,7 @@ from pipeline.evidence.figures.compare import Roles, rule_for
 from pipeline.evidence.figures.family import family
 from pipeline.evidence.figures.headline import headline
 from pipeline.evidence.figures.overall import overall
+from pipeline.evidence.figures.shifted import shifted
 from pipeline.evidence.summarise import decided, experiment, summarise
 from pipeline.evidence.summary import Summary
 from pipeline.evidence.timing.instruments import instruments
@@ -76,6 +77,7 @@ def run(config: Config, overrides: Sequence[str] = ()) -> Outcome:
                 taken.append(examined)
         if not found:
             raise ConfigError([f"measure.scope={config.measure.scope}: no arm calls this stage in any case"])
+        found = shifted(found, control)
         means = overall(found, roles, rule)
         summary = experiment(config, found, roles, rule, headline(found, roles.baseline, roles.control, means), means)
         summary = beside.added(summary)

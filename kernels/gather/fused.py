@@ -44,7 +44,7 @@ class Gather:
         assert scaled == same and main_layout[2:] == window_layout[2:], (main, window)
         channels, rotated = window_layout[2:]
         entry_tiles = triton.cdiv(space.entries, self.rows_per_program)
-        gather_kernel[(requests, entry_tiles + triton.cdiv(space.tokens, self.rows_per_program))](
+        gather_kernel[(entry_tiles + triton.cdiv(space.tokens, self.rows_per_program), requests)](
             *(workspace, main.data, window.data, main_pages.block_table, window_pages.block_table),
             *(batch.query_start_loc, batch.seq_lens, space.entries, entry_tiles, space.rows),
             *(main_pages.block_table.stride(0), window_pages.block_table.stride(0)),
@@ -88,8 +88,8 @@ def gather_kernel(
     BLOCK_B: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    i_request = tl.program_id(0).to(tl.int64)
-    i_tile = tl.program_id(1)
+    i_tile = tl.program_id(0)
+    i_request = tl.program_id(1).to(tl.int64)
     i_length = tl.load(p_seq_lens + i_request)
     o_row = tl.arange(0, ROWS)
     p_request = p_space + i_request * stride_request * (A + B)

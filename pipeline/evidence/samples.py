@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+AT_POWER_CAP = "the device was throttled by power cap"
+
 
 @dataclass(frozen=True, eq=False)
 class Samples:
@@ -43,6 +45,11 @@ class Samples:
     def counts(self) -> np.ndarray:
         """bool [round]: whether it is not void. All count where the machine is hardly ever at rest."""
         return counting(self.void, len(self.seconds), self.least_sound)
+
+
+def always_capped(void: Sequence[str]) -> bool:
+    """Whether the power cap held the clocks down in every block: so fast the device runs this load."""
+    return bool(void) and set(void) == {AT_POWER_CAP}
 
 
 def counting(void: Sequence[str], rounds: int, least: int) -> np.ndarray:

@@ -117,13 +117,16 @@ def _failures(summary: Summary) -> Iterator[str]:
 
 
 def _late(summary: Summary) -> Iterator[str]:
-    for case in summary.cases:
-        if case.late:
-            steps = case.rounds * case.steps * len(case.arms)
-            yield (
-                f"the device was done before the host had launched in {case.late:,} of {steps:,} steps of {case.case}: "
-                "their times hold what the host took"
-            )
+    found = {case.case: (case.late, case.rounds * case.steps * len(case.arms)) for case in summary.cases if case.late}
+    if not found:
+        return
+    late, steps = (sum(counts) for counts in zip(*found.values(), strict=True))
+    worst = max(found, key=lambda name: found[name][0] / found[name][1])
+    most = f", most in {worst}, {found[worst][0]:,} of {found[worst][1]:,}" if len(found) > 1 else ""
+    yield (
+        f"the device was done before the host had launched in {late:,} of {steps:,} steps of "
+        f"{worst if len(found) == 1 else f'{len(found)} cases'}{most}: their times hold what the host took"
+    )
 
 
 def _noisy(summary: Summary) -> Iterator[str]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pipeline.evidence.figures.compare import Roles
-from pipeline.evidence.samples import Samples
+from pipeline.evidence.samples import AT_POWER_CAP, Samples
 from pipeline.evidence.stats import Rule
 from pipeline.evidence.summarise import MINIMUM_SAMPLES, decided, summarise
 from pipeline.evidence.summary import Check, FastPath
@@ -234,6 +234,14 @@ def test_where_all_rounds_are_void_all_count_and_the_reason_is_told():
     found = summary_of(case, steps, replace(samples, void=("throttled",) * 3 + ("compiled k",) * 3))
     assert (found.rounds, found.void) == (6, "0 of 6; throttled, compiled k")
     assert found.arms == summary_of(case, steps, samples).arms
+
+
+def test_a_case_at_the_power_cap_from_first_to_last_is_not_void():
+    case, steps, samples = decode(rounds=6)
+    capped = replace(samples, void=(AT_POWER_CAP,) * 6, least_sound=5)
+    assert summary_of(case, steps, capped) == summary_of(case, steps, samples)
+    some = replace(samples, void=("",) + (AT_POWER_CAP,) * 5, least_sound=5)
+    assert summary_of(case, steps, some).void == f"1 of 6; {AT_POWER_CAP}"
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,8 @@ from tests.compose import CONF, config
 VARIANTS = sorted(path.stem for path in (CONF / "variant").iterdir() if path.stem.startswith(("triton", "hopper")))
 UNEVEN = "workloads.decode.mix=[{cached_len: all, output_len: 6, prompt_len: [3, 900, 2046, 6000, 2049]}]"
 KINDS = ("swa", "csa", "hca", "3")
+NEAR = 2e-3
+FP8_NEAR = 1e-2  # padded rows change splits, so the last bit of bf16: about 1 in 40 e4m3 values rounds elsewhere then
 
 
 def built(kind: str, variant: str, change=lambda arm: arm, overrides: tuple[str, ...] = ()):
@@ -61,13 +63,23 @@ def test_replayed_in_any_order_equals_eager(variant, kind):
     for step in steps:
         eager.prepare(step)
         expected.append([output.y.clone() for output in eager.step(step)])
+    limit = FP8_NEAR if getattr(arm.stages.project, "operands", None) == torch.float8_e4m3fn else NEAR
     for _ in range(2):
         for step in steps:
             arm.prepare(step)
             for output, right in zip(arm.step(step), expected[step], strict=True):
-                assert relative(output.y, right) < 2e-3
+                assert relative(output.y, right) < limit
+            for output, right in zip(arm.step(step), of_as_many_rows(eager, arm, step), strict=True):
+                assert relative(output.y, right) < NEAR
     found = Checker(lab.reference)(arm)
     assert found.passed, found.detail
+
+
+def of_as_many_rows(eager: StackArm, arm: GraphArm, step: int) -> list[torch.Tensor]:
+    """The step launched one by one on the padded inputs of its graph."""
+    decided, x, inputs = arm.surroundings(step)
+    outputs = eager.forward(eager.blueprint.layers(decided), x, inputs)
+    return [output.y[: len(arm.hidden[step])] for output in outputs]
 
 
 def relative(actual: torch.Tensor, expected: torch.Tensor) -> float:

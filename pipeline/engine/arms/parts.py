@@ -129,7 +129,7 @@ def parts(
             works = _works(arm, steps)
         for place, work in works.items():
             alike = [part for part in found if part.place == place and _alike(part.work, work)]
-            same = [part for part in alike if _implementations(part.work) == _implementations(work)]
+            same = [part for part in alike if _done(part.work) == _done(work)]
             if same:
                 same[0].arms.append(arm.name)
                 continue
@@ -197,8 +197,8 @@ def _unstaged(place: Place, layer: Layer, x: Tensor, notes: Sequence[Note]) -> l
     return [(partial(linear, x[: len(query)]), (layer.weights.index_weights,))]
 
 
-def _implementations(work: dict[int, Work]) -> list[Any]:
-    return [each.implementation for each in work.values()]
+def _done(work: dict[int, Work]) -> list[Any]:
+    return [(each.implementation, each.layers) for each in work.values()]
 
 
 def _alike(one: dict[int, Work], other: dict[int, Work]) -> bool:

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 from pipeline.evidence.answers.found import why_not_compared
 from pipeline.evidence.findings import GateOutcome
-from pipeline.evidence.stats import certain_bias
 from pipeline.evidence.summary import CaseSummary, Comparison, Summary
 from pipeline.questions import Gate
 
@@ -79,7 +78,7 @@ def _regression(case: CaseSummary, arm: str, control: str | None, allowed: float
         return _Demand(UNDECIDED, f"{said}; {_void(case)}")
     if comparison.low is None or comparison.high is None:
         return _Demand(UNDECIDED, f"{said}; {comparison.rounds} rounds give no interval")
-    bias = certain_bias(case.arms[control].comparisons.get(case.primary)) if control else 0.0
+    bias = comparison.bias
     said += f"; {control} differs by {bias:.1%} at least" if bias else ""
     if comparison.high * (1 + bias) <= 1 + allowed:
         return _Demand(HELD, said)

@@ -33,7 +33,8 @@ TOUCHES = {
     "topk": ("topk",),
     "locate": ("locate",),
     "share": ("cover", "combine"),
-}
+    "cover": ("cover", "attend"),
+}  # what reads other columns is touched by what makes them
 PREFILL = ("select", "cover", "gather", "combine", "attend")  # what runs otherwise where prompts are gathered
 
 

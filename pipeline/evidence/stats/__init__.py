@@ -12,6 +12,9 @@ The control arm is the baseline again. Whatever its own interval allows is noise
                control surely differs by, the near end of its interval: an arm may be shifted as much
     UNDECIDED  anything else, and always below MINIMUM_BLOCKS
 
+What the control surely differs by in one context counts in all contexts of the workload: each draws anew where the
+memory of an arm lies, and the control is one draw (see `figures.shifted`).
+
 Without a control nothing tells noise from effect, and FASTER and SLOWER need the interval beyond the margin instead.
 
 What an experiment claims holds for all ratios that have a verdict at once, over cases, metrics and arms, the control's
@@ -31,7 +34,7 @@ from pipeline.evidence.stats.interval import (
 from pipeline.evidence.stats.method import interval_method
 from pipeline.evidence.stats.outliers import outliers
 from pipeline.evidence.stats.sequential import final_confidence, look_confidence, looks
-from pipeline.evidence.stats.verdict import certain_bias, foreseen, noise_floor, rounds_needed, verdict
+from pipeline.evidence.stats.verdict import certain_bias, foreseen, noise_floor, rounds_needed, verdict, verdict_beyond
 
 __all__ = [
     "MINIMUM_BLOCKS",
@@ -52,4 +55,5 @@ __all__ = [
     "rounds_needed",
     "stretch",
     "verdict",
+    "verdict_beyond",
 ]

@@ -24,15 +24,19 @@ def certain_bias(control: Interval | None) -> float:
 
 
 def verdict(interval: Interval, control: Interval | None, margin: float) -> str:
-    if interval.low is None or interval.high is None:
+    return verdict_beyond(interval.low, interval.high, noise_floor(control), certain_bias(control), margin)
+
+
+def verdict_beyond(low: float | None, high: float | None, noise: float | None, bias: float, margin: float) -> str:
+    """Of an interval from low to high; `noise` and `bias` as above."""
+    if low is None or high is None:
         return "UNDECIDED"
-    noise, bias = noise_floor(control), certain_bias(control)
     faster, slower = (1 - margin, 1 + margin) if noise is None else (1 / (1 + noise), 1 + noise)
-    if interval.high < faster:
+    if high < faster:
         return "FASTER"
-    if interval.low > slower:
+    if low > slower:
         return "SLOWER"
-    if bias <= margin and 1 - margin <= interval.low / (1 + bias) and interval.high * (1 + bias) <= 1 + margin:
+    if bias <= margin and 1 - margin <= low / (1 + bias) and high * (1 + bias) <= 1 + margin:
         return "SAME"
     return "UNDECIDED"
 

@@ -85,8 +85,9 @@ def measure(
 
     Rounds come in blocks. `at_block_edge` is called once before the first block, with (0, -1), and after each: a block
     that it gives a reason against is void and made again in the same order, as long as no more than twice the rounds
-    are made. `on_block` is called after each block: True ends it. No block begins once `seconds` have passed since the
-    first recorded round, but MINIMUM_BLOCKS are made in any case.
+    are made and not all that were asked for are void: then nothing else is to be had. `on_block` is called after each
+    block: True ends it. No block begins once `seconds` have passed since the first recorded round, but MINIMUM_BLOCKS
+    are made in any case.
     A warm-up round is a round like any other, except that it is not recorded. ArmFailed names the arm that raised.
     """
     assert len(arms) == recorded.arms
@@ -99,7 +100,7 @@ def measure(
             on_progress(number + 1, total)
         at_block_edge(0, -1)
         recorded.started, spent = time.time(), time.monotonic()
-        while (counting := recorded.counting) < rounds and len(recorded) < 2 * rounds:
+        while (counting := recorded.counting) < rounds and len(recorded) < (2 if counting else 1) * rounds:
             enough = counting >= least or len(recorded) >= 2 * least
             if seconds is not None and enough and time.monotonic() - spent > seconds:
                 break

@@ -60,6 +60,13 @@ def test_arms_share_what_they_do_alike():
     assert sum(part.arms == ["never", "batch", "control"] for part in found) == len(found) - 2
 
 
+def test_what_layers_share_counts_once_a_step_and_is_no_part_of_arms_that_make_it_anew():
+    hca = ("model.schedule=[hca,hca,hca,hca]", "engine.layers=all")
+    made = [arm(name, "never", *hca, f"arms.never.share={share}") for name, share in (("anew", False), ("once", True))]
+    found = [part for part in parts(made, [0]) if part.place.stage == "cover"]
+    assert [(part.arms, part.work[0].layers) for part in found] == [(["anew"], 4), (["once"], 1)]
+
+
 def test_an_arm_that_scores_no_row_has_no_part_that_scores():
     few = [asked(5, 6, 2)]
     skipping = arm_on(few, "engine.device=cpu", "engine.dtype=fp32", "engine.layers=csa", variant="batch")

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pipeline.evidence.answers.gate import gated
+from pipeline.evidence.stats import certain_bias
 from pipeline.evidence.summary import FastPath, Overall
 from pipeline.questions import Gate
 from tests.evidence.answers.summaries import FAILED, case, compared, summary
@@ -84,7 +85,12 @@ def test_a_regression_that_the_control_has_as_well_is_no_violation():
 
 def with_control(made, low, high):
     control = replace(compared(1.0, "SAME"), low=low, high=high)
-    arms = made.arms | {"control": replace(made.arms["control"], comparisons={"tpot": control})}
+    bias, batch = certain_bias(control), made.arms["batch"]
+    judged = {metric: replace(one, bias=bias) for metric, one in batch.comparisons.items()}
+    arms = made.arms | {
+        "batch": replace(batch, comparisons=judged),
+        "control": replace(made.arms["control"], comparisons={"tpot": control}),
+    }
     return summary(replace(made, arms=arms))
 
 

@@ -52,6 +52,20 @@ def test_a_block_is_void_if_the_device_was_throttled_between_its_edges():
     assert watch.machine().warnings == (f"void: 1 of 3 blocks of c: {reason}",)
 
 
+def test_at_the_power_cap_from_first_to_last_is_no_disturbance_but_told():
+    capped = replace(COOL, throttled_by=("power cap",))
+    watch = watching(*[capped] * 3, *[COOL] * 2, capped)
+    reason = "the device was throttled by power cap"
+    assert blocks(watch, 2, "a") == [reason] * 2
+    assert blocks(watch, 2, "b") == ["", reason]
+    machine = watch.machine()
+    assert (machine.blocks, machine.void_blocks) == (4, 1)
+    assert machine.warnings == (
+        f"{reason} from first to last of a: so fast it runs this load",
+        f"void: 1 of 2 blocks of b: {reason}",
+    )
+
+
 def test_what_the_device_counted_before_a_case_voids_nothing_of_it():
     watch = watching(*held_back(0, 0, 900, 900))
     assert blocks(watch, 1, "a") == blocks(watch, 1, "b") == [""]
