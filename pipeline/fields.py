@@ -22,10 +22,9 @@ Fraction = Annotated[float, Strict(), Field(gt=0, lt=1)]
 Text = Annotated[str, Strict()]
 Name = Annotated[str, Strict(), Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 Kind = Literal["swa", "csa", "hca"]
-Scope = Literal[
-    *("stack", "ingest", "compress", "select", "score", "topk", "locate", "cover", "gather", "combine"),
-    *("attend", "emit"),
-]
+SCOPES = ("ingest", "compress", "select", "score", "topk", "locate", "cover", "gather", "combine", "attend", "emit")
+STAGES = ("project", "norm", *SCOPES)  # in the order of a layer; what a layer calls in several places comes first
+Scope = Literal["stack", *SCOPES]
 YAMLS_OFF = BeforeValidator(lambda value: "off" if value is False else value)
 Switch = Annotated[Literal["off", "full", "both"], YAMLS_OFF]
 Knobs = dict[str, Any]  # `_target_` and the fields of the class that it names

@@ -61,7 +61,7 @@ ALLOWED = {
         *("pipeline.evidence.stats", "pipeline.evidence.timing.modes", "pipeline.evidence.figures"),
     ),
     "pipeline.evidence.breakdown": (
-        *("pipeline.schema", "pipeline.work", "pipeline.engine", *VALUES),
+        *("pipeline.schema", "pipeline.fields", "pipeline.work", "pipeline.engine", *VALUES),
         *("pipeline.evidence.stats", "pipeline.evidence.timing", "pipeline.evidence.breakdown"),
     ),
     "pipeline.evidence.answers": (

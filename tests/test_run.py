@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pipeline.fields import SCOPES
 from pipeline.results.folder.record import read_config, read_summary
 from pipeline.run import run
 from pipeline.schema import ConfigError
@@ -150,10 +151,7 @@ def test_if_every_arm_breaks_each_reason_is_kept(tmp_path, monkeypatch):
     assert (outcome.folder / "report.md").exists()
 
 
-@pytest.mark.parametrize(
-    "scope",
-    ["ingest", "compress", "select", "score", "topk", "locate", "cover", "gather", "combine", "attend", "emit"],
-)
+@pytest.mark.parametrize("scope", SCOPES)
 def test_every_stage_can_be_timed_alone_in_a_mixed_stack(scope, tmp_path):
     arms = [f"variant@arms.{name}=gathered" for name in ("never", "batch", "row", "direct")]
     outcome, summary = ran(
@@ -181,3 +179,17 @@ def test_an_arm_that_becomes_wrong_under_the_clock_gets_no_number(tmp_path, monk
     assert "after it was timed" in summary.cases[0].arms["direct"].check.detail
     assert not summary.cases[0].arms["direct"].metrics
     assert summary.cases[0].arms["batch"].metrics
+
+
+@pytest.mark.parametrize(("section", "left"), [("attributed", False), ("conclude", True)])
+def test_a_section_that_fails_leaves_those_before_it(section, left, tmp_path, monkeypatch):
+    def broken(*_):
+        raise RuntimeError("no such luck")
+
+    monkeypatch.setattr(f"pipeline.run.{section}", broken)
+    with pytest.raises(RuntimeError, match="no such luck"):
+        ran(tmp_path, "+exp=short_ctx", *small_ladders("short_ctx"), "~arms.row", "~arms.direct")
+    [folder] = (tmp_path / "short_ctx").iterdir()
+    found = read_summary(folder).findings
+    assert found.machine.blocks > 0 and bool(found.breakdowns) is left
+    assert json.loads((folder / "status.json").read_text())["status"] == "failed"

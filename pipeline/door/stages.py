@@ -7,7 +7,18 @@ from typing import Any
 from pipeline.door.variants import build
 from pipeline.engine.layer import Prefill, Stages
 from pipeline.engine.select import Select
-from pipeline.schema import Variant
+from pipeline.schema import Config, Variant
+
+CONTROL = "control"
+
+
+def arm_stages(config: Config) -> dict[str, Stages]:
+    """Every arm's stages, and the baseline's again as the control."""
+    made = {name: stages(variant, f"arms.{name}") for name, variant in config.arms.items()}
+    if not config.measure.control:
+        return made
+    baseline = next(iter(config.arms.values()))
+    return made | {CONTROL: stages(baseline, CONTROL)}
 
 
 def stages(variant: Variant, where: str = "variant") -> Stages:

@@ -7,30 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
 from functools import reduce
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic import Field as Bounds
 
-from kernels import contracts
 from pipeline.door.words import Schema, nearest, shown
+from pipeline.engine.layer import Stages
 from pipeline.schema import ConfigError, Knobs, Model, Variant
 
-CONTRACTS = {
-    "ingest": contracts.Ingest,
-    "compress": contracts.Compress,
-    "select.score": contracts.Score,
-    "select.topk": contracts.TopK,
-    "select.shortcut": contracts.Shortcut,
-    "select.locate": contracts.Locate,
-    "cover": contracts.Cover,
-    "prefill.gather": contracts.Gather,
-    "prefill.combine": contracts.Combine,
-    "attend": contracts.Attend,
-    "emit": contracts.Emit,
-    "norm": contracts.Norm,
-    "project": contracts.Project,
-}
 FINITE = ConfigDict(allow_inf_nan=False)
 Size = Annotated[int, Bounds(ge=1, lt=1 << 31)]  # what a knob is whose type is a plain int
 
@@ -57,7 +42,7 @@ def problems(variant: Variant, model: Model | None, where: str, device: str | No
     `device`: cpu or cuda. A class that runs on one of them only says so: `device: ClassVar[str] = "cuda"`; one that
     needs a package says with `missing()` which one is not there, and how to get it.
     """
-    for stage, contract in CONTRACTS.items():
+    for stage, contract in contracts():
         knobs, place = reduce(_part, stage.split("."), variant), f"{where}.{stage}"
         if knobs is None:
             continue
@@ -69,6 +54,16 @@ def problems(variant: Variant, model: Model | None, where: str, device: str | No
             yield from error.lines
         else:
             yield from [f"{_named(knobs, place)}: {fault}"] if fault else []
+
+
+def contracts(stages: type = Stages) -> Iterator[tuple[str, type]]:
+    """Each place in a variant and the contract of what runs there, as the layer declares it."""
+    for name, kind in get_type_hints(stages).items():
+        whole = next(filter(is_dataclass, (kind, *get_args(kind))), None)
+        if whole:
+            yield from ((f"{name}.{part}", contract) for part, contract in contracts(whole))
+        elif kind is not bool:
+            yield name, kind
 
 
 def _misfit(made: Any, stage: str, contract: type, model: Model | None, device: str | None) -> str | None:

@@ -59,9 +59,9 @@ class Indexer:
 
 @dataclass(frozen=True)
 class Select:
-    shortcut: Shortcut
     score: Score
     topk: TopK
+    shortcut: Shortcut
     locate: Locate
 
     @classmethod

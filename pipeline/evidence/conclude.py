@@ -54,4 +54,5 @@ def conclude(summary: Summary, config: Config, gpu: str | None, known: Brought =
 
 def _left_out(summary: Summary, config: Config) -> list[str]:
     asked = in_modes(cases(config.workloads, config.model, config.seed), config)
-    return [name for name in (case.name for case, *_ in asked) if name not in {case.case for case in summary.cases}]
+    names = [trial.case.name for trial in asked]
+    return [name for name in names if name not in {case.case for case in summary.cases}]

@@ -13,7 +13,7 @@ from triton.runtime import driver
 
 from pipeline.evidence.timing.clock import CpuClock
 from pipeline.evidence.timing.compiles import Compiling, Counted
-from pipeline.evidence.timing.measure import Rounds, measure
+from pipeline.evidence.timing.measure import Design, Hooks, Rounds, measure
 from pipeline.evidence.timing.watch import Watch
 
 
@@ -98,7 +98,8 @@ def rounds(compiling: Compiling, *arms: Launching, warmup: int, count: int = 3) 
     watch = Watch(cpu=lambda: SimpleNamespace(load=None, mhz=None), faults=[compiling.since_edge])
     recorded = Rounds(len(arms[0].numbers), len(arms))
     counted = [Counted(arm, compiling) for arm in arms]
-    measure(counted, recorded, count, warmup, None, 0, CpuClock(), at_block_edge=watch.edges_of("c"))
+    design, hooks = Design(count, warmup, None, seed=0), Hooks(at_block_edge=watch.edges_of("c"))
+    measure(counted, recorded, design, CpuClock(), hooks)
     return recorded, watch
 
 

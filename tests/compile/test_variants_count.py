@@ -24,7 +24,7 @@ from kernels.select.shortcut_row import Shortcut
 from pipeline.door.commandline import CONF
 from pipeline.door.draft import draft
 from pipeline.door.stages import stages
-from pipeline.engine.arms.bench import bench
+from pipeline.engine.arms.bench import Arms, bench
 from pipeline.engine.layer import Prefill, Stages
 from pipeline.engine.select import Select
 from pipeline.engine.stack import blueprint
@@ -148,8 +148,8 @@ def decode(run: Stages, batch: int) -> None:
     requests = tuple(Request(0.0, FIRST - 1 + more, FIRST + more, steps) for more in range(batch))
     planned = schedule(requests, batch, 8192, True)
     case = Case("decode", "decode", max(request.context for request in requests), requests, "digest")
-    arms = {"all": run}
-    [arm] = bench(made, case, planned, blueprint(made, case.context), arms, stages(made.reference)).arms
+    arms = Arms(blueprint(made, case.context), {"all": run}, stages(made.reference))
+    [arm] = bench(made, case, planned, arms).arms
     for step in range(steps):
         arm.prepare(step)
         arm.step(step)

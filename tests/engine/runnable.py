@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from pipeline.door.stages import stages
 from pipeline.engine.arms.arm import StackArm
-from pipeline.engine.arms.bench import bench
+from pipeline.engine.arms.bench import Arms, bench
 from pipeline.engine.stack import blueprint
 from pipeline.work.schedule import schedule
 from pipeline.work.workload import Case, Request
@@ -27,8 +27,8 @@ def arm_on(
     longest = max(request.context for request in requests)
     case = Case("mine", "mine", longest, tuple(requests), "digest")
     steps = schedule(requests, seats, budget, True)
-    arms, reference = {"arm": stages(made.arms["never"])}, stages(made.reference)
-    [arm] = bench(made, case, steps, blueprint(made, longest), arms, reference).arms
+    arms = Arms(blueprint(made, longest), {"arm": stages(made.arms["never"])}, stages(made.reference))
+    [arm] = bench(made, case, steps, arms).arms
     for caches in arm.caches:
         poison(caches)
     return arm

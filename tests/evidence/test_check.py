@@ -7,7 +7,7 @@ import torch
 
 from kernels.contracts import Scored
 from pipeline.door.stages import stages
-from pipeline.engine.arms.bench import bench
+from pipeline.engine.arms.bench import Arms, bench
 from pipeline.engine.stack import blueprint
 from pipeline.evidence.check import Checker, shortfall
 from pipeline.work.schedule import schedule
@@ -27,7 +27,7 @@ def judged(engine: str, *changes, layers: str = "csa", prompt: int | None = None
     stack = blueprint(made, case.context)
     arms = {f"arm{n}": change(stages(made.arms["never"])) for n, change in enumerate(changes or [lambda arm: arm])}
     steps = schedule(case.requests, made.engine.max_num_seqs, made.engine.max_num_batched_tokens, True)
-    built = bench(made, case, steps, stack, arms, stages(made.reference))
+    built = bench(made, case, steps, Arms(stack, arms, stages(made.reference)))
     checker = Checker(built.reference)
     return [checker(arm) for arm in built.arms][-1]
 

@@ -18,7 +18,7 @@ CONFIG = replace(config("+exp=short_ctx", "engine.device=cpu"), gate=Gate(0.01, 
 
 def test_the_gate_misses_the_cases_that_were_left_out():
     found = conclude(summary(case(1024, compared(0.9))), CONFIG, None).findings.gate
-    asked = [one.name for one, *_ in in_modes(cases(CONFIG.workloads, CONFIG.model, CONFIG.seed), CONFIG)]
+    asked = [trial.case.name for trial in in_modes(cases(CONFIG.workloads, CONFIG.model, CONFIG.seed), CONFIG)]
     missing = [name for name in asked if name != "decode-1024"]
     assert "decode-1024" in asked and missing and not found.held
     assert found.lines[:-1] == tuple(f"UNDECIDED: {name} was left out" for name in missing)

@@ -9,7 +9,7 @@ import torch
 from kernels.contracts import Scored
 from pipeline.door.stages import stages
 from pipeline.engine.arms.arm import StackArm
-from pipeline.engine.arms.bench import bench
+from pipeline.engine.arms.bench import Arms, bench
 from pipeline.engine.arms.graph import GraphArm
 from pipeline.engine.stack import blueprint
 from pipeline.evidence.check import Checker
@@ -42,7 +42,7 @@ def built(kind: str, variant: str, change=lambda arm: arm, overrides: tuple[str,
     stack = blueprint(made, case.context)
     steps = schedule(case.requests, 64, 8192, True)
     arms = {"arm": change(stages(made.arms["never"]))}
-    return bench(made, case, steps, stack, arms, stages(made.reference))
+    return bench(made, case, steps, Arms(stack, arms, stages(made.reference)))
 
 
 def eager_of(arm: GraphArm) -> StackArm:

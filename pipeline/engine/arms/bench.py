@@ -19,29 +19,33 @@ from pipeline.work.workload import Case
 
 
 @dataclass(frozen=True)
+class Arms:
+    """What arms are made of: a stack that all of them share, and stages of their own."""
+
+    stack: Blueprint
+    stages: Mapping[str, Stages]  # by arm, the first is the baseline
+    reference: Stages  # what every arm is checked against
+
+
+@dataclass(frozen=True)
 class Bench:
     arms: tuple[StackArm, ...]
     reference: StackArm  # float32 weights and arithmetic, the same cache layouts
 
 
-def bench(
-    config: Config,
-    case: Case,
-    steps: Sequence[Step],
-    blueprint: Blueprint,
-    arms: Mapping[str, Stages],
-    reference: Stages,
-) -> Bench:
+def bench(config: Config, case: Case, steps: Sequence[Step], arms: Arms) -> Bench:
     """Every arm has caches of its own."""
-    model, engine = config.model, config.engine
+    model, engine, blueprint = config.model, config.engine, arms.stack
     needed = spaces(model, engine, set(blueprint.kinds))
     layout = plan(case.requests, steps, needed, model.window, config.seed, blueprint.device)
     hidden = hidden_states(layout, model.hidden, config.seed, blueprint)
 
     kind = GraphArm if engine.graph == "full" else StackArm
     return Bench(
-        tuple(kind(name, blueprint, stages, layout, hidden, engine, config.seed) for name, stages in arms.items()),
-        StackArm("reference", blueprint.float32(), reference, layout, hidden, engine, config.seed),
+        tuple(
+            kind(name, blueprint, stages, layout, hidden, engine, config.seed) for name, stages in arms.stages.items()
+        ),
+        StackArm("reference", blueprint.float32(), arms.reference, layout, hidden, engine, config.seed),
     )
 
 

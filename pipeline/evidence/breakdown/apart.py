@@ -4,7 +4,7 @@ What is kept is as the clock told it, void rounds included: in a step that is a 
 `repeats` times, each time behind a read that empties the L2 cache. `<case>@flush` has those reads without any call.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,14 +14,13 @@ from pipeline.engine.arms.parts import Part, Place, Work, parts
 from pipeline.evidence.breakdown.cost import Cost, cost
 from pipeline.evidence.breakdown.geometry import Geometry, Lengths
 from pipeline.evidence.samples import Samples, counting
-from pipeline.evidence.stats import MINIMUM_BLOCKS
 from pipeline.evidence.timing.clock import Clock
 from pipeline.evidence.timing.compiles import Counted
 from pipeline.evidence.timing.instruments import Instruments
-from pipeline.evidence.timing.measure import Rounds, measure
+from pipeline.evidence.timing.measure import Design, Hooks, Rounds, measure
+from pipeline.evidence.timing.modes import Trial
 from pipeline.schema import Config
 from pipeline.work.schedule import Step
-from pipeline.work.workload import Case
 
 ROUNDS = 20
 WARMUP_ROUNDS = 1
@@ -51,34 +50,29 @@ class Apart:
 
 
 def take_apart(
-    config: Config,
-    case: Case,
-    steps: Sequence[Step],
+    trial: Trial,
     arms: Sequence[StackArm],
     clock: Clock,
     keep: Callable[[Samples], None],
-    mode: str = "",
     beside: Instruments | None = None,
 ) -> Apart:
     """Every part takes turns with all others; no round begins after `measure.breakdown_seconds`, but five are made
     where the case has as many. `keep` gets the samples of each stage: calls of one layer.
     """
-    beside = beside or Instruments()
-    numbers = tuple(dict.fromkeys((0, len(steps) - 1)))
-    apart = [steps[number] for number in numbers]
+    beside, case, asked = beside or Instruments(), trial.case.name, trial.config.measure
+    numbers = tuple(dict.fromkeys((0, len(trial.steps) - 1)))
+    steps = [trial.steps[number] for number in numbers]
     made = parts(arms, numbers, beside.compiling.seeing_launches)
-    recorded = Rounds(len(numbers), len(made))
-    rounds = min(ROUNDS, config.measure.rounds)
-    budget, seed = config.measure.breakdown_seconds, config.seed
-    runners, edges = [Counted(part, beside.compiling) for part in made], beside.watch.edges_of(f"{case.name}@stages")
-    measure(runners, recorded, rounds, WARMUP_ROUNDS, budget, seed, clock, at_block_edge=edges)
-    least = min(rounds, MINIMUM_BLOCKS)
+    runners, recorded = [Counted(part, beside.compiling) for part in made], Rounds(len(numbers), len(made))
+    design = Design(min(ROUNDS, asked.rounds), WARMUP_ROUNDS, asked.breakdown_seconds, trial.config.seed)
+    measure(runners, recorded, design, clock, Hooks(at_block_edge=beside.watch.edges_of(f"{case}@stages")))
     for place in dict.fromkeys(part.place for part in made):
-        mine = [number for number, part in enumerate(made) if part.place == place]
-        keep(_samples(case, apart, [made[number] for number in mine], recorded, mine, least, mode))
-    seconds = _of_one_layer(made, recorded.seconds[counting(recorded.void, len(recorded), least)])
-    times = (_times(config, apart, part, seconds[:, :, number]) for number, part in enumerate(made) if part.place)
-    return Apart(case.name, numbers, tuple(times))
+        here = {number: part for number, part in enumerate(made) if part.place == place}
+        keep(_samples(trial, steps, here, recorded, design.least))
+    seconds = _of_one_layer(made, recorded.seconds[counting(recorded.void, len(recorded), design.least)])
+    numbered = ((number, part) for number, part in enumerate(made) if part.place)
+    times = (_times(trial.config, steps, part, seconds[:, :, number]) for number, part in numbered)
+    return Apart(case, numbers, tuple(times))
 
 
 def _of_one_layer(made: Sequence[Part], raw: np.ndarray) -> np.ndarray:
@@ -109,18 +103,17 @@ def _cost(config: Config, step: Step, place: Place, work: Work) -> Cost:
     return cost(place.stage, place.within, geometry, Lengths.of(step))
 
 
-def _samples(
-    case: Case, steps: Sequence[Step], made: Sequence[Part], recorded: Rounds, mine: list[int], least: int, mode: str
-) -> Samples:
-    """Of the parts at one place. No case is called so: an @ is not part of a name."""
-    name = _name(made[0].place)
+def _samples(trial: Trial, steps: Sequence[Step], made: Mapping[int, Part], recorded: Rounds, least: int) -> Samples:
+    """Of the parts at one place, by number among those recorded. No case is called so: an @ is not part of a name."""
+    case, mine, first = trial.case, list(made), next(iter(made.values()))
+    name = _name(first.place)
     return Samples(
         case=f"{case.name}@{name}",
         workload=case.workload,
         context=case.context,
         digest=case.digest,
         scope=name.rpartition(".")[2],
-        arms=tuple(part.name for part in made),
+        arms=tuple(part.name for part in made.values()),
         shortcut=(False,) * len(made),
         seconds=recorded.seconds[:, :, mine],
         order=recorded.order[:, :, mine],
@@ -129,11 +122,11 @@ def _samples(
         scorable=np.zeros(len(steps), int),
         started=recorded.started,
         warmup_rounds=WARMUP_ROUNDS,
-        mode=mode,
+        mode=trial.mode,
         void=tuple(recorded.void) if any(recorded.void) else (),
         least_sound=least,
         late=tuple(recorded.late) if any(recorded.late) else (),
-        repeats=tuple(made[0].times(number) for number in range(len(steps))),
+        repeats=tuple(first.times(number) for number in range(len(steps))),
     )
 
 

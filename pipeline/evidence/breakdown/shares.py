@@ -9,11 +9,8 @@ from pipeline.evidence.breakdown.apart import Apart, PartTimes
 from pipeline.evidence.costs import Breakdown, Roof, StageCost
 from pipeline.evidence.samples import Samples
 from pipeline.evidence.stats import Rule, mean_interval
+from pipeline.fields import STAGES
 
-ORDER = (
-    *("project", "norm", "ingest", "compress", "select", "score", "topk", "locate", "cover", "gather", "combine"),
-    *("attend", "emit"),
-)
 Row = tuple[str, str | None]  # a stage, and the one that it is a part of
 
 
@@ -44,7 +41,7 @@ def stage_rule(rule: Rule) -> Rule:
 
 def _place_in_layer(row: Row) -> tuple[int, bool, int]:
     stage, within = row
-    return ORDER.index(within or stage), within is not None, ORDER.index(stage)
+    return STAGES.index(within or stage), within is not None, STAGES.index(stage)
 
 
 def _breakdown(apart: Apart, samples: Samples, roof: Roof, rule: Rule, arm: str) -> Breakdown:

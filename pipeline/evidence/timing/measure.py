@@ -20,6 +20,30 @@ Advance = Callable[[int, int], None]  # rounds done and rounds in all, warm-up i
 AtBlockEdge = Callable[[int, int], str]  # first and last round of the block that ended -> why it is void, or ""
 
 
+@dataclass(frozen=True)
+class Design:
+    """How many rounds, in what blocks and in what random order.
+
+    A warm-up round is a round like any other, except that it is not recorded.
+    """
+
+    rounds: int
+    warmup_rounds: int
+    seconds: float | None  # after which no block begins
+    seed: int
+    block_rounds: int = 1
+
+    @property
+    def total(self) -> int:
+        """Rounds, warm-up included."""
+        return self.warmup_rounds + self.rounds
+
+    @property
+    def least(self) -> int:
+        """Rounds that are made whatever the seconds, so that there can be an interval."""
+        return min(self.rounds, MINIMUM_BLOCKS * self.block_rounds)
+
+
 class ArmFailed(Exception):
     """What an arm raised under the clock, or while it was prepared for a step."""
 
@@ -67,55 +91,55 @@ class Rounds:
         return np.array([order for _, order in self._taken], int).reshape(len(self), self.steps, self.arms)
 
 
-def measure(
-    arms: Sequence[Arm],
-    recorded: Rounds,
-    rounds: int,
-    warmup_rounds: int,
-    seconds: float | None,
-    seed: int,
-    clock: Clock,
-    on_step: OnStep = lambda *_: None,
-    on_progress: Advance = lambda *_: None,
-    block_rounds: int = 1,
-    at_block_edge: AtBlockEdge = lambda *_: "",
-    on_block: Callable[[Rounds], bool] = lambda _: False,
-) -> None:
-    """Every arm runs every step of every round; hooks are called between steps, with the clock stopped.
+@dataclass(frozen=True)
+class Hooks:
+    """Called between steps, with the clock stopped."""
+
+    on_step: OnStep = lambda *_: None
+    on_progress: Advance = lambda *_: None
+    at_block_edge: AtBlockEdge = lambda *_: ""
+    on_block: Callable[[Rounds], bool] = lambda _: False
+
+
+NO_HOOKS = Hooks()
+
+
+def measure(arms: Sequence[Arm], recorded: Rounds, design: Design, clock: Clock, hooks: Hooks = NO_HOOKS) -> None:
+    """Every arm runs every step of every round.
 
     Rounds come in blocks. `at_block_edge` is called once before the first block, with (0, -1), and after each: a block
     that it gives a reason against is void and made again in the same order, as long as no more than twice the rounds
     are made and not all that were asked for are void: then nothing else is to be had. `on_block` is called after each
     block: True ends it. No block begins once `seconds` have passed since the first recorded round, but MINIMUM_BLOCKS
     are made in any case.
-    A warm-up round is a round like any other, except that it is not recorded. ArmFailed names the arm that raised.
+    ArmFailed names the arm that raised.
     """
     assert len(arms) == recorded.arms
-    warmup, order = (turns(recorded.steps, len(arms), at) for at in (seed + 1, seed))
+    warmup, order = (turns(recorded.steps, len(arms), at) for at in (design.seed + 1, design.seed))
     block: list[np.ndarray] = []
-    total, least = warmup_rounds + rounds, min(rounds, MINIMUM_BLOCKS * block_rounds)
+    rounds, least, total = design.rounds, design.least, design.total
     with _collection_between_rounds_only():
-        for number in range(warmup_rounds):
+        for number in range(design.warmup_rounds):
             _run_round(arms, next(warmup), clock)
-            on_progress(number + 1, total)
-        at_block_edge(0, -1)
+            hooks.on_progress(number + 1, total)
+        hooks.at_block_edge(0, -1)
         recorded.started, spent = time.time(), time.monotonic()
         while (counting := recorded.counting) < rounds and len(recorded) < (2 if counting else 1) * rounds:
             enough = counting >= least or len(recorded) >= 2 * least
-            if seconds is not None and enough and time.monotonic() - spent > seconds:
+            if design.seconds is not None and enough and time.monotonic() - spent > design.seconds:
                 break
             first, again = len(recorded), bool(recorded.void and recorded.void[-1])
-            block = block if again else list(islice(order, min(block_rounds, rounds - counting)))
+            block = block if again else list(islice(order, min(design.block_rounds, rounds - counting)))
             for turn in block:
                 before = clock.late
-                taken = _run_round(arms, turn, clock, partial(on_step, len(recorded)))
+                taken = _run_round(arms, turn, clock, partial(hooks.on_step, len(recorded)))
                 recorded.add(taken, turn, clock.late - before)
-                on_progress(warmup_rounds + recorded.counting, total)
-            recorded.void[first:] = [at_block_edge(first, len(recorded) - 1)] * (len(recorded) - first)
-            if on_block(recorded):
+                hooks.on_progress(design.warmup_rounds + recorded.counting, total)
+            recorded.void[first:] = [hooks.at_block_edge(first, len(recorded) - 1)] * (len(recorded) - first)
+            if hooks.on_block(recorded):
                 break
         if recorded.counting < rounds:
-            on_progress(total, total)
+            hooks.on_progress(total, total)
 
 
 def turns(steps: int, arms: int, seed: int) -> Iterator[np.ndarray]:

@@ -6,11 +6,12 @@ whose steps can be replayed has no graph mode.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product
 
 from pipeline.evidence.summary import CaseSummary
 from pipeline.schema import Config
-from pipeline.work.schedule import schedule
+from pipeline.work.schedule import Step, schedule
 from pipeline.work.workload import Case
 
 
@@ -36,34 +37,47 @@ class Mode:
         )
 
 
+@dataclass(frozen=True)
+class Trial:
+    """A case in one of the ways to time it, with the config of that. `mode` is empty where one only is asked for."""
+
+    case: Case
+    config: Config
+    mode: str = ""
+
+    @cached_property
+    def steps(self) -> list[Step]:
+        engine = self.config.engine
+        limits = engine.max_num_seqs, engine.max_num_batched_tokens, engine.chunked_prefill
+        return schedule(self.case.requests, *limits)
+
+    @property
+    def replayable(self) -> bool:
+        """Whether a graph can hold what is timed: a stage alone, or a step in which every request decodes one token."""
+        if self.config.measure.scope != "stack":
+            return True
+        return any(step.tokens == len(step.chunks) for step in self.steps)
+
+
 def modes(config: Config) -> list[Mode]:
     graphs = {"off": (False,), "full": (True,), "both": (False, True)}[config.engine.graph]
     caches = {"warm": (False,), "cold": (True,), "both": (False, True)}[config.measure.l2]
     return [Mode(graph, cold) for graph, cold in product(graphs, caches)]
 
 
-def in_modes(cases: Sequence[Case], config: Config) -> Iterator[tuple[Case, Config, str]]:
-    """Every case in every mode that it can have, under a name of its own, with the config and the text of the mode.
+def in_modes(cases: Sequence[Case], config: Config) -> Iterator[Trial]:
+    """Every case in every mode that it can have, under a name of its own.
 
-    The text is empty where one mode only is asked for, and then a case without a step to replay is launched in it.
+    Where one mode only is asked for, a case without a step to replay is launched in it.
     """
     asked = modes(config)
     if len(asked) == 1:
-        yield from ((case, config, "") for case in cases)
+        yield from (Trial(case, config) for case in cases)
         return
     for case in cases:
-        graphs = replayable(case, config)
+        graphs = Trial(case, config).replayable
         for mode in dict.fromkeys(replace(mode, graph=mode.graph and graphs) for mode in asked):
-            yield replace(case, name=f"{case.name}.{mode.suffix}"), mode.of(config), mode.text
-
-
-def replayable(case: Case, config: Config) -> bool:
-    """Whether a graph can hold what is timed: a stage alone, or a step in which every request decodes one token."""
-    engine = config.engine
-    if config.measure.scope != "stack":
-        return True
-    steps = schedule(case.requests, engine.max_num_seqs, engine.max_num_batched_tokens, engine.chunked_prefill)
-    return any(step.tokens == len(step.chunks) for step in steps)
+            yield Trial(replace(case, name=f"{case.name}.{mode.suffix}"), mode.of(config), mode.text)
 
 
 def changed_winners(cases: Sequence[CaseSummary], baseline: str, control: str | None) -> list[str]:

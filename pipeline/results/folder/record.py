@@ -29,7 +29,13 @@ from pipeline.results.folder.benchmark import benchmarks
 from pipeline.results.folder.files import read_json, replacing, write_json, write_text
 from pipeline.results.folder.provenance import Provenance
 from pipeline.results.folder.status import close_dead, write_status
-from pipeline.schema import Config
+from pipeline.schema import Config, ConfigError
+
+
+@dataclass(frozen=True)
+class Outcome:
+    folder: Path
+    failed: bool
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,16 @@ class Run:
 
 def open_run(config: Config, provenance: Provenance) -> Run:
     """Makes the folder, and closes runs of the study that died without a word. A relative output_dir counts from the
-    launch directory."""
+    launch directory. ConfigError where no folder can be made there."""
+    try:
+        return _opened(config, provenance)
+    except OSError as error:
+        raise ConfigError(
+            [f"output_dir={config.output_dir}: no folder can be made there for {config.name}: {error}"]
+        ) from error
+
+
+def _opened(config: Config, provenance: Provenance) -> Run:
     study = Path(provenance.launch_directory) / config.output_dir / config.name
     close_dead(study)
     run = Run(_new_folder(study), config, provenance)

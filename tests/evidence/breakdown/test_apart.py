@@ -14,6 +14,7 @@ from pipeline.evidence.breakdown.shares import breakdowns
 from pipeline.evidence.costs import Roof
 from pipeline.evidence.stats import Rule
 from pipeline.evidence.timing.instruments import Instruments
+from pipeline.evidence.timing.modes import Trial
 from pipeline.evidence.timing.watch import CpuReading, Watch
 from pipeline.work.schedule import schedule
 from pipeline.work.workload import Case, Request
@@ -68,7 +69,7 @@ def machine(monkeypatch):
 
 def taken(machine, kept=None, case=CASE, beside=None):
     keep = (kept if kept is not None else []).append
-    return take_apart(ASKED, case, schedule(case.requests, 8, 64, True), [], machine, keep, "graph", beside)
+    return take_apart(Trial(case, ASKED, "graph"), [], machine, keep, beside)
 
 
 def test_a_step_is_its_stages_and_a_rest(machine):

@@ -7,14 +7,16 @@ import pytest
 import torch
 
 from pipeline.door.stages import stages
+from pipeline.engine.arms.bench import Arms
 from pipeline.engine.stack import blueprint
+from pipeline.evidence.attempt import Listeners
 from pipeline.evidence.examine import examine
 from pipeline.evidence.figures.compare import rule_for
 from pipeline.evidence.summarise import summarise
 from pipeline.evidence.timing.instruments import Instruments, instruments
+from pipeline.evidence.timing.modes import Trial
 from pipeline.evidence.timing.nvml import GpuReading
 from pipeline.evidence.timing.watch import CpuReading, Watch
-from pipeline.work.schedule import schedule
 from pipeline.work.workload import Case, Request
 from tests.compose import config
 
@@ -29,16 +31,14 @@ def examined(*readings: GpuReading):
     made = replace(made, measure=measure, engine=replace(made.engine, dtype="fp32"))
     requests = (Request(0.0, 8, 9, 3),)
     case = Case("mine", "mine", 11, requests, "digest")
-    steps = schedule(requests, 4, 64, True)
-    arms = {name: stages(made.arms[name]) for name in ("never", "row")}
+    trial = Trial(case, made)
+    arms = Arms(
+        blueprint(made, 11), {name: stages(made.arms[name]) for name in ("never", "row")}, stages(made.reference)
+    )
     told = chain(readings, repeat(readings[-1]))
     beside = Instruments(Watch(lambda: next(told), lambda: CpuReading(0.1, None), cores=2))
-    found = examine(
-        *(made, case, steps, blueprint(made, 11), arms, stages(made.reference)),
-        *(lambda _: None, lambda *_: None),
-        beside=beside,
-    )
-    return found.samples, summarise(case, steps, found.samples, found.checks, rule_for(made, 1), None), beside
+    found = examine(trial, arms, Listeners(), beside)
+    return found.samples, summarise(case, trial.steps, found.samples, found.checks, rule_for(made, 1), None), beside
 
 
 def test_a_throttled_block_is_made_again_and_the_case_is_told_in_cycles():
@@ -54,11 +54,17 @@ def test_a_throttled_block_is_made_again_and_the_case_is_told_in_cycles():
     assert machine.sm_clock_mhz == (900.0, 1500.0)
 
 
-def test_a_device_that_is_always_throttled_still_gives_figures_that_say_so():
-    samples, summary, _ = examined(HOT)
-    assert len(samples.void) == 8 and all(samples.void) and summary.rounds == 8
-    assert summary.void == "0 of 8; the device was throttled by power cap"
+@pytest.mark.parametrize(
+    ("reason", "void"),
+    [("power cap", ""), ("temperature (software)", "0 of 4; the device was throttled by temperature (software)")],
+)
+def test_a_device_that_is_always_throttled_still_gives_figures_that_say_so(reason, void):
+    """What keeps it at the power cap is the load itself."""
+    samples, summary, beside = examined(replace(HOT, throttled_by=(reason,)))
+    assert len(samples.void) == 4 and all(samples.void) and summary.rounds == 4
+    assert summary.void == void
     assert "mean_tpot_ms" in summary.arms["row"].metrics
+    assert any(f"throttled by {reason}" in warning for warning in beside.watch.machine().warnings)
 
 
 def test_a_device_that_is_hardly_ever_free_of_it_is_timed_as_it_is():

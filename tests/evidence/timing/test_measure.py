@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pipeline.evidence.timing import measure as module
-from pipeline.evidence.timing.measure import Rounds, measure
+from pipeline.evidence.timing.measure import Design, Hooks, Rounds, measure
 
 
 def turns(rounds: int, steps: int, arms: int, seed: int) -> np.ndarray:
@@ -58,11 +58,11 @@ class FakeArm:
         return self.name, step
 
 
-def run(names="ab", warmup_rounds=1, rounds=4, steps=3, seconds=None, **hooks):
+def run(names="ab", warmup_rounds=1, rounds=4, steps=3, seconds=None, block_rounds=1, **hooks):
     machine = FakeMachine()
     arms = [FakeArm(name, machine, 1.0 + number, 0.5) for number, name in enumerate(names)]
     recorded = hooks.pop("recorded", Rounds(steps, len(arms)))
-    measure(arms, recorded, rounds, warmup_rounds, seconds, seed=5, clock=machine, **hooks)
+    measure(arms, recorded, Design(rounds, warmup_rounds, seconds, 5, block_rounds), machine, Hooks(**hooks))
     return recorded, machine, arms
 
 
@@ -223,7 +223,7 @@ def test_the_time_of_a_step_that_repeats_its_work_is_that_of_one():
     machine = FakeMachine()
     recorded = Rounds(1, 2)
     arms = [FakeArm("a", machine, 1.0), FakeArm("b", machine, 1.0, repeats=20)]
-    measure(arms, recorded, 2, 0, None, seed=0, clock=machine)
+    measure(arms, recorded, Design(2, 0, None, seed=0), machine)
     np.testing.assert_allclose(recorded.seconds, [[[1.0, 0.05]], [[1.0, 0.05]]])
 
 
@@ -231,7 +231,7 @@ def test_only_what_is_replayed_is_timed_with_the_host_ahead():
     machine = FakeMachine()
     arms = [FakeArm("a", machine, 1.0), FakeArm("b", machine, 1.0, replayed=(1,))]
     recorded = Rounds(2, 2)
-    measure(arms, recorded, 3, 1, None, seed=0, clock=machine)
+    measure(arms, recorded, Design(3, 1, None, seed=0), machine)
     calls = [entry[1:] for entry in machine.log if entry[0] == "step"]
     assert len(calls) == len(machine.ahead) == 16
     assert [call == ("b", 1) for call in calls] == machine.ahead
@@ -247,7 +247,7 @@ def test_late_steps_are_counted_by_round_and_not_those_of_the_warm_up():
         return step(number)
 
     arm.step, recorded = slowly, Rounds(1, 1)
-    measure([arm], recorded, 5, 1, None, seed=0, clock=machine)
+    measure([arm], recorded, Design(5, 1, None, seed=0), machine)
     assert recorded.late == [0, 2, 1, 0, 0]
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from pipeline.evidence.figures.headline import headline
 from pipeline.evidence.summary import ArmSummary, CaseSummary, Check, Comparison, FastPath
-from pipeline.evidence.timing.modes import Mode, changed_winners, in_modes, modes
+from pipeline.evidence.timing.modes import Mode, Trial, changed_winners, in_modes, modes
 from pipeline.results.folder.record import read_summary
 from pipeline.results.table import tables
 from pipeline.run import run
@@ -42,14 +42,17 @@ def test_a_case_is_named_by_its_mode_only_where_there_are_several():
     decode = (Request(0.0, 8, 9, 3),)
     cases = [Case("decode-15", "decode", 15, decode, "a"), Case("decode-20", "decode", 20, decode, "b")]
     alone = asked("full", "warm")
-    assert list(in_modes(cases, alone)) == [(case, alone, "") for case in cases]
+    assert list(in_modes(cases, alone)) == [Trial(case, alone) for case in cases]
     found = list(in_modes(cases, asked("both", "cold")))
-    assert [case.name for case, _, _ in found] == [
+    assert [trial.case.name for trial in found] == [
         "decode-15.eager-cold", "decode-15.graph-cold", "decode-20.eager-cold", "decode-20.graph-cold",
     ]  # fmt: skip
-    assert [(made.engine.graph, made.measure.l2) for _, made, _ in found] == [("off", "cold"), ("full", "cold")] * 2
-    assert [mode for *_, mode in found] == ["eager, cold L2", "graph, cold L2"] * 2
-    assert {(case.workload, case.context, case.digest) for case, _, _ in found} == {
+    assert [(trial.config.engine.graph, trial.config.measure.l2) for trial in found] == [
+        ("off", "cold"),
+        ("full", "cold"),
+    ] * 2
+    assert [trial.mode for trial in found] == ["eager, cold L2", "graph, cold L2"] * 2
+    assert {(trial.case.workload, trial.case.context, trial.case.digest) for trial in found} == {
         ("decode", 15, "a"),
         ("decode", 20, "b"),
     }
@@ -66,27 +69,27 @@ def test_a_case_is_named_by_its_mode_only_where_there_are_several():
 def test_what_cannot_be_replayed_has_no_graph_mode(requests, expected):
     mine = Case("mine-9", "mine", 9, requests, "a")
     found = list(in_modes([mine], asked("both", "warm")))
-    assert [mode for *_, mode in found] == expected
-    assert [made.engine.graph for _, made, _ in found] == ["off", "full"][: len(expected)]
-    assert [case.name for case, *_ in found] == ["mine-9.eager-warm", "mine-9.graph-warm"][: len(expected)]
+    assert [trial.mode for trial in found] == expected
+    assert [trial.config.engine.graph for trial in found] == ["off", "full"][: len(expected)]
+    assert [trial.case.name for trial in found] == ["mine-9.eager-warm", "mine-9.graph-warm"][: len(expected)]
 
 
 def test_a_prompt_is_launched_in_every_cache_mode_and_not_called_a_graph():
     prompt = Case("mine-9", "mine", 9, (Request(0.0, 0, 9, 1),), "a")
     found = list(in_modes([prompt], asked("full", "both")))
-    assert [(mode, made.engine.graph) for _, made, mode in found] == [
+    assert [(trial.mode, trial.config.engine.graph) for trial in found] == [
         ("eager, warm L2", "off"),
         ("eager, cold L2", "off"),
     ]
     only = asked("full", "warm")
-    assert list(in_modes([prompt], only)) == [(prompt, only, "")], "the only mode stays"
+    assert list(in_modes([prompt], only)) == [Trial(prompt, only)], "the only mode stays"
 
 
 def test_a_stage_alone_is_a_graph_whatever_the_step():
     made = asked("both", "warm")
     made = replace(made, measure=replace(made.measure, scope="attend"))
     prompt = Case("mine-9", "mine", 9, (Request(0.0, 0, 9, 1),), "a")
-    assert [mode for *_, mode in in_modes([prompt], made)] == ["eager, warm L2", "graph, warm L2"]
+    assert [trial.mode for trial in in_modes([prompt], made)] == ["eager, warm L2", "graph, warm L2"]
 
 
 def case(mode: str, context: int = 15, **arms: tuple[str, float]) -> CaseSummary:

@@ -7,10 +7,12 @@ import pytest
 import torch
 
 from pipeline.door.stages import stages
+from pipeline.engine.arms.bench import Arms
 from pipeline.engine.stack import blueprint
+from pipeline.evidence.attempt import Listeners
 from pipeline.evidence.examine import examine
+from pipeline.evidence.timing.modes import Trial
 from pipeline.evidence.timing.shared import SharedWeights, _tensors
-from pipeline.work.schedule import schedule
 from pipeline.work.workload import Case, Request
 from tests.compose import config
 
@@ -59,10 +61,10 @@ def examined(change, dtype: str = "fp32"):
     arms["row"] = replace(arms["row"], emit=change(arms["row"].emit))
     stack = blueprint(asked, 11)
     before = {name: tensor.clone() for name, tensor in _tensors(stack).items()}
-    steps = schedule(requests, 4, 64, True)
-    found = examine(asked, case, steps, stack, arms, stages(asked.reference), kept.append, lambda *_: None)
+    trial = Trial(case, asked)
+    found = examine(trial, Arms(stack, arms, stages(asked.reference)), Listeners(kept.append))
     assert all(torch.equal(tensor, before[name]) for name, tensor in _tensors(stack).items())
-    return found, kept, len(steps)
+    return found, kept, len(trial.steps)
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
