@@ -180,6 +180,11 @@ class Workspace:
         return _round_up(topk + self.window, 128)
 
 
+def tickets_for(cache: Cache) -> Tensor:
+    """int32 zeros, one for each row of a cache: how many of the programs that make the row are done with their part."""
+    return torch.zeros(len(cache.data) * cache.page_size, dtype=torch.int32, device=cache.data.device)
+
+
 def quantise(rows: Tensor, group: int) -> tuple[Tensor, Tensor]:
     """rows [..., d] -> e4m3 [..., d] and float32 scales [..., d / group], value = e4m3 * scale.
 

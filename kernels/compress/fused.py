@@ -1,18 +1,16 @@
-"""Store and pool of all streams in one launch, and in a second one the norm of entries that several programs pooled.
+"""Store, pool, norm and insert of all streams in one launch.
 
-Rows of the step itself are read from the inputs, earlier ones from the state: no program waits for another. The tokens
-of a request must stand in neighbouring rows, in order.
+Rows of the step itself are read from the inputs, earlier ones from the state: no program waits for another. Where
+several programs pool an entry, the last of them norms it. The tokens of a request must stand in neighbouring rows, in
+order.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import torch
 import triton
-from torch import Tensor
 
-from kernels.compress.finish import finish_kernel
 from kernels.compress.single import tokens_kernel
 from kernels.compress.whole import windows_kernel
 from kernels.contracts import Pages, Rows, Stream
@@ -24,8 +22,6 @@ from kernels.rotary import refusal
 NARROWEST = 32  # channels: a line of L2
 LONG = 64  # tokens of a window that one program does not pool alone
 LONG_FROM, SHORT_FROM = 256, 768  # tokens from which programs take whole windows, instead of single tokens
-FINISHED_AT_ONCE = 16  # tokens of a step of whole windows
-FINISH_WARPS = 2
 
 
 @dataclass(frozen=True)
@@ -70,20 +66,23 @@ class Compress:
         state_pages: Pages,
         pages: Pages,
     ) -> None:
-        tokens, whole = len(rows.positions), kernel is windows_kernel
+        tokens = len(rows.positions)
         widths, windows, ratios = zip(*map(_shape, streams), strict=True)
         channels, at_once, warps = zip(*tiles, strict=True)
+        tensors = tuple(_tensors(stream, tokens, own) for stream, own in zip(streams, channels, strict=True))
         splits = max(triton.cdiv(w, c) for w, c in zip(widths, channels, strict=True))
-        tensors = tuple(_tensors(stream, tokens, splits > 1) for stream in streams)
-        nopes, page_sizes, page_strides = zip(*(layout_of(stream.cache) for stream in streams), strict=True)
-        layout = {"NOPES": nopes, "PAGE_SIZES": page_sizes, "PAGE_STRIDES": page_strides}
-        shared = {"WIDTHS": widths, "RATIO": ratios[0], "ROTATED": 2 * rope.cos.shape[1], **layout}
-        step = (rows.positions, rows.valid, pages.slot_mapping, rope.cos, rope.sin, eps, tokens)
+        whole = kernel is windows_kernel
         programs = splits * triton.cdiv(tokens, ratios[0]) if whole else (splits + 1) * tokens
+        nopes, page_sizes, page_strides = zip(*(layout_of(stream.cache) for stream in streams), strict=True)
         kernel[(programs, len(streams))](
-            *(tensors, *step, rows.request, state_pages.slot_mapping),
-            *(state_pages.block_table, state_pages.block_table.stride(0)),
-            **shared,
+            *(tensors, rows.positions, rows.valid, pages.slot_mapping, rope.cos, rope.sin, eps, tokens),
+            *(rows.request, state_pages.slot_mapping, state_pages.block_table, state_pages.block_table.stride(0)),
+            WIDTHS=widths,
+            RATIO=ratios[0],
+            ROTATED=2 * rope.cos.shape[1],
+            NOPES=nopes,
+            PAGE_SIZES=page_sizes,
+            PAGE_STRIDES=page_strides,
             WINDOWS=windows,
             STATE_PAGE_SIZE=state_pages.page_size,
             CHANNELS=channels,
@@ -92,11 +91,6 @@ class Compress:
             num_warps=warps[0],
             **launch_options(self.overlap, programs * len(streams)),
         )
-        if splits > 1:
-            at_once = FINISHED_AT_ONCE if whole else 1
-            grid = triton.cdiv(tokens, at_once), len(streams)
-            overlap = launch_options(self.overlap, grid[0] * grid[1])
-            finish_kernel[grid](tensors, *step, **shared, TOKENS=at_once, num_warps=FINISH_WARPS, **overlap)
 
 
 def _shape(stream: Stream) -> tuple[int, int, int]:
@@ -112,9 +106,11 @@ def _tile(elements: int, width: int, pooled_rows: int) -> tuple[int, int]:
     return channels, min(rows, max(1, elements // channels))
 
 
-def _tensors(stream: Stream, tokens: int, in_pieces: bool) -> tuple[tuple[Tensor | int | None, ...], ...]:
+def _tensors(stream: Stream, tokens: int, channels: int) -> tuple[Any, Any]:
+    """What a kernel reads of a stream, and what it writes: in pieces where a program holds fewer channels than all."""
     assert stream.kv.stride(1) == stream.score.stride(1) == 1, (stream.kv.stride(), stream.score.stride())
-    width, device = stream.norm.numel(), stream.kv.device
-    pieces = torch.empty(tokens, width, dtype=torch.float32, device=device) if in_pieces else None
+    width, pieces = stream.norm.numel(), None
+    if channels < width:
+        pieces = stream.kv.new_empty(tokens, width), stream.tickets
     inputs = (stream.kv, stream.score, stream.kv.stride(0), stream.score.stride(0), stream.ape, stream.state.data)
     return inputs, (stream.norm, stream.cache.data, pieces)

@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from kernels.compress.finish import deliver, factors_of
+from kernels.compress.finish import deliver, factors_of, fetch_ticket
 from kernels.compress.pool import pool_window, rows_held
 from kernels.compress.store import copy_rows
 from kernels.overlap import wait_for_inputs
@@ -41,8 +41,9 @@ def close_window(
     i_valid = tl.load(p_valid + i_token)
     i_held = rows_held(step, i_token, i_position, i_request, triton.next_power_of_2(WINDOWS * RATIO))
     if (i_slot >= 0) & (i_valid != 0):
+        fetch_ticket(outputs, i_slot)
         p_table = p_state_table + i_request.to(tl.int64) * stride_table
-        factors = factors_of(outputs, p_cos, p_sin, i_position + 1 - RATIO, WIDTH, ROTATED, CHANNELS)
+        factors = factors_of(outputs, p_cos, p_sin, i_position + 1 - RATIO, WIDTH, ROTATED)
         b_entry = pool_window(
             *(inputs, p_table, i_token, i_position, i_held, i_channel),
             *(WIDTH, WINDOWS, RATIO, STATE_PAGE_SIZE, ROWS, CHANNELS),

@@ -7,11 +7,13 @@ that is every window. Tokens that are left, at the ends of a run, are stored and
 import triton
 import triton.language as tl
 
-from kernels.compress.finish import closing_of, deliver, factors_of, first_of
+from kernels.compress.finish import deliver, factors_of, fetch_ticket
 from kernels.compress.pool import rows_held, rows_of_window, sums_of, sums_with
 from kernels.compress.single import close_window
 from kernels.compress.store import ape_of, copy_rows, rows_of_step, store_rows
 from kernels.overlap import wait_for_inputs
+
+LARGEST = tl.constexpr(2**31 - 1)
 
 
 @triton.jit
@@ -139,9 +141,13 @@ def take_tokens(
             *(inputs, i_first, i_stop, f * WIDTH + i_channel, p_positions, p_valid, p_state_slots),
             *(WINDOWS * WIDTH, RATIO, TOKENS, CHANNELS),
         )
-    o_token, m_closing = closing_of(i_first, i_stop, p_slots, p_valid, TOKENS)
+    o_token = i_first + tl.arange(0, TOKENS)
+    m_token = o_token < i_stop
+    m_closing = tl.load(p_slots + o_token, mask=m_token, other=-1) >= 0
+    m_closing &= tl.load(p_valid + o_token, mask=m_token, other=0) != 0
     for _ in range(tl.sum(m_closing.to(tl.int32), 0)):
-        i_token, m_closing = first_of(o_token, m_closing)
+        i_token = tl.min(tl.where(m_closing, o_token, LARGEST), 0)
+        m_closing &= o_token != i_token
         close_window(
             *(inputs, outputs, step, i_token, i_channel, p_slots, p_cos, p_sin, eps),
             *(p_state_table, stride_table, WIDTH, RATIO, ROTATED, NOPE, PAGE_SIZE),
@@ -191,7 +197,8 @@ def windows_kernel(
         i_left = i_start + RATIO
         is_preceded = holds(step, i_start - BEFORE, tokens, i_position - BEFORE, i_request)
         i_slot = tl.load(p_slots + i_left - 1)
-        factors = factors_of(outputs, p_cos, p_sin, i_position, WIDTH, ROTATED, CHANNELS[0])
+        fetch_ticket(outputs, i_slot)
+        factors = factors_of(outputs, p_cos, p_sin, i_position, WIDTH, ROTATED)
         o_row = tl.arange(0, TOKENS)
         b_slot = tl.load(p_state_slots + i_start + o_row, mask=o_row < RATIO, other=-1)
         b_entry = pool_whole(

@@ -13,6 +13,7 @@ from kernels.select.knobs import check_powers_of_two
 from kernels.select.threshold import NO_ENTRY, bound, search
 
 LARGEST_BLOCK = 32768  # scores that the threads of one program can hold
+LONG = 8192  # scores; longer rows take 32 warps or several chunks
 
 
 class Model(Protocol):
@@ -24,15 +25,15 @@ class TopK:
     """Rows wider than `block` are cut into chunks, and the best topk of each chunk compete in a further launch.
 
     A row with visible <= topk is filled in ascending order without a look at its scores. `finish`: so many scores may
-    be left when the search ends, to be compared with each other. `block` and `warps`, where None, suit `many_rows` and
-    more, which fill the machine, or fewer. `overlap`: kernels.overlap.
+    be left when the search ends, to be compared with each other; None: more where rows are longer than `LONG`. `block`
+    and `warps`, where None, suit `many_rows` and more, which fill the machine, or fewer. `overlap`: kernels.overlap.
     """
 
     many_rows: int = 512
     least_block: int = 1024
     block: int | None = None
     warps: int | None = None
-    finish: int = 32
+    finish: int | None = None
     overlap: bool = False
 
     def __post_init__(self) -> None:
@@ -45,6 +46,7 @@ class TopK:
 
     def __call__(self, scores: Tensor, visible: Tensor, topk: int) -> Tensor:
         rows, width = scores.shape
+        finish = self.finish or (64 if width > LONG else 32)
         largest = max(self.block or self._block(rows, width), triton.next_power_of_2(2 * topk))
         chosen, size = visible, width
         for level in range(width.bit_length() + 1):
@@ -57,7 +59,7 @@ class TopK:
                 visible,
                 candidates,
                 chosen,
-                scores.new_empty((rows, chunks, self.finish), dtype=torch.int32),
+                scores.new_empty((rows, chunks, finish), dtype=torch.int32),
                 scores.stride(0),
                 0 if level == 0 else size,
                 width,
@@ -66,7 +68,7 @@ class TopK:
                 VECTOR=4 if (scores.stride(0) if level == 0 else size) % 16 == 0 else 1,
                 BLOCK=block,
                 THREADS=32 * warps,
-                FINISH=self.finish,
+                FINISH=finish,
                 num_warps=warps,
                 **launch_options(self.overlap, rows * chunks),
             )

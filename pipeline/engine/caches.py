@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
-from kernels.layouts import Cache, FP8DSMLACache, FP8IndexCache, PlainCache
+from kernels.layouts import Cache, FP8DSMLACache, FP8IndexCache, PlainCache, tickets_for
 from pipeline.engine.layer import LayerCaches
 from pipeline.engine.pages import PagePool
 from pipeline.engine.plan import Prefix
@@ -37,12 +37,15 @@ def layer_caches(
 
     if kind == "swa":
         return LayerCaches(keys("window"))
+    main, entries = keys(f"{kind}.entries"), index() if kind == "csa" else None
     return LayerCaches(
         window=keys("window"),
-        main=keys(f"{kind}.entries"),
+        main=main,
         main_state=state(model.head_dim),
-        index=index() if kind == "csa" else None,
+        main_tickets=tickets_for(main),
+        index=entries,
         index_state=state(model.index_dim) if kind == "csa" else None,
+        index_tickets=tickets_for(entries) if kind == "csa" else None,
     )
 
 

@@ -62,8 +62,10 @@ class LayerCaches:
     window: Cache
     main: Cache | None = None
     main_state: PlainCache | None = None
+    main_tickets: Tensor | None = None
     index: Cache | None = None
     index_state: PlainCache | None = None
+    index_tickets: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -130,14 +132,15 @@ class Layer:
 
     def _compress(self, x: Tensor, step: StepInputs, caches: LayerCaches) -> None:
         weights, factor = self.weights, overlap(self.kind)
-        targets = [(weights.main, caches.main_state, caches.main, factor * self.model.head_dim)]
+        targets = [(factor * self.model.head_dim, weights.main, caches.main_state, caches.main, caches.main_tickets)]
         if self.kind == "csa":
-            targets.append((weights.index, caches.index_state, caches.index, factor * self.model.index_dim))
-        widths = [width for *_, width in targets for _ in range(2)]
+            index = weights.index, caches.index_state, caches.index, caches.index_tickets
+            targets.append((factor * self.model.index_dim, *index))
+        widths = [width for width, *_ in targets for _ in range(2)]
         projected = iter(self.compressed(x).split(widths, -1))
         streams = [
-            Stream(next(projected), next(projected), compressor.ape, compressor.norm, state, cache)
-            for compressor, state, cache, _ in targets
+            Stream(next(projected), next(projected), compressor.ape, compressor.norm, state, cache, tickets)
+            for _, compressor, state, cache, tickets in targets
         ]
         self.stages.compress(
             streams,

@@ -1,20 +1,29 @@
 import pytest
 from compiling import build, with_ones
 
-from kernels.select.topk_radix import _choose
+from kernels.select.topk_radix import LONG, _choose
 
 POINTERS = {"p_scores": "*fp32:16", "p_visible": "*i32:16", "p_candidates": "*i32:16", "p_chosen": "*i32:16"}
 ARGUMENTS = POINTERS | {"p_between": "*i32:16", "stride": "i32:16", "size": "i32:16", "width": "i32", "topk": "i32"}
 
 
 def constants(block: int, warps: int, first: bool = True, vector: int = 4) -> dict:
-    return {"FIRST": first, "VECTOR": vector, "BLOCK": block, "THREADS": 32 * warps, "FINISH": 32, "OVERLAP": False}
+    finish = 64 if block > LONG else 32
+    return {"FIRST": first, "VECTOR": vector, "BLOCK": block, "THREADS": 32 * warps, "FINISH": finish, "OVERLAP": False}
 
 
 @pytest.mark.parametrize(("block", "warps"), [(1024, 4), (2048, 2), (2048, 4), (8192, 4), (8192, 8), (16384, 16)])
 @pytest.mark.parametrize("first", [True, False])
 def test_no_spills(block, warps, first):
     assert build(_choose, ARGUMENTS, constants(block, warps, first), num_warps=warps).spilled == 0
+
+
+@pytest.mark.parametrize(
+    ("block", "warps", "first"),
+    [(32768, 32, True), *((*size, first) for size in ((8192, 4), (8192, 8)) for first in (True, False))],
+)
+def test_no_spills_in_long_rows_and_their_chunks(block, warps, first):
+    assert build(_choose, ARGUMENTS, constants(block, warps, first) | {"FINISH": 64}, num_warps=warps).spilled == 0
 
 
 def test_every_integer_may_be_1():

@@ -68,8 +68,8 @@ class Shape:
 
 def caches_of(caches: LayerCaches) -> Iterator[tuple[str, Cache]]:
     for field in fields(caches):
-        if (cache := getattr(caches, field.name)) is not None:
-            yield field.name, cache
+        if not isinstance(held := getattr(caches, field.name), Tensor | None):
+            yield field.name, held
 
 
 def poison(caches: LayerCaches) -> None:

@@ -1,13 +1,14 @@
 import pytest
 import torch
 
+from pipeline.engine.arms.replay import Recorder
 from pipeline.engine.caches import fill_prefixes, layer_caches
 from pipeline.engine.pages import spaces
 from pipeline.engine.plan import plan
 from pipeline.work.schedule import schedule
 from tests.compose import config
 from tests.engine.layers import CPU, caches_of, poison
-from tests.engine.runnable import asked
+from tests.engine.runnable import arm_on, asked, with_stage
 
 CACHED = 45
 
@@ -62,3 +63,15 @@ def test_another_seed_gives_other_rows():
     (_, one, slots), (_, other, _) = (filled("csa", "plain", 0, seed) for seed in (5, 6))
     for (name, first), (_, second) in zip(caches_of(one), caches_of(other), strict=True):
         assert not torch.equal(first.gather(slots[name]), second.gather(slots[name]))
+
+
+def test_every_compressor_has_tickets_of_its_own_for_the_entries_it_makes():
+    arm, recorders = arm_on([asked(0, 9)], "engine.layers=4"), []
+    with_stage(arm, "compress", lambda stage: recorders.append(Recorder(stage)) or recorders[0]).step(0)
+    streams = [stream for call in recorders[0].calls for stream in call[0]]
+    assert len(streams) == sum({"swa": 0, "hca": 1, "csa": 2}[kind] for kind in arm.blueprint.kinds) > 2
+    for stream in streams:
+        assert stream.tickets.tolist() == [0] * len(stream.cache.data) * stream.cache.page_size
+    assert len({stream.tickets.data_ptr() for stream in streams}) == len(streams)
+    held = [tickets for caches in arm.caches for tickets in (caches.main_tickets, caches.index_tickets)]
+    assert [id(stream.tickets) for stream in streams] == [id(tickets) for tickets in held if tickets is not None]

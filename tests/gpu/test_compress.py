@@ -8,8 +8,8 @@ from suites import suite
 
 from kernels.compress.eager import Compress as Expected
 from kernels.compress.fused import Compress
-from kernels.contracts import Pages, Stream
-from kernels.layouts import PlainCache
+from kernels.contracts import Pages, Rows, Stream
+from kernels.layouts import PlainCache, tickets_for
 
 KNOBS = {
     "default": Compress(overlap=True),
@@ -46,7 +46,8 @@ class Case:
             row = self.windows * width
             cache = poisoned(layout, 1 + table.numel(), self.page_size, width - 64, 64, "cuda")
             state = poisoned("fp32", 1 + state_table.numel(), self.state_page_size, 2 * row, 0, "cuda")
-            streams.append(Stream(None, None, random(self.ratio, row), (1 + random(width) / 4), state, cache))
+            weights = random(self.ratio, row), 1 + random(width) / 4
+            streams.append(Stream(None, None, *weights, state, cache, tickets_for(cache)))
         for chunk in self.chunks:
             rows = ragged_rows(list(chunk), self.padding, "cuda")
             projected = random(len(rows.positions), 2 * self.windows * sum(self.widths))
@@ -96,6 +97,7 @@ def test_equals_eager(name, case):
     for actual, expected in zip(case.run(KNOBS[name]), case.run(Expected()), strict=True):
         assert torch.equal(actual.state.data.view(torch.int32), expected.state.data.view(torch.int32))
         assert_same_rows(actual.cache, expected.cache)
+        assert not actual.tickets.any()
 
 
 @pytest.mark.parametrize("name", KNOBS)
@@ -110,6 +112,94 @@ def test_the_checks_of_the_stage(name):
     STAGE.test_two_streams_share_the_pages(name, "cuda")
 
 
+PIECES = {
+    "default": Compress(overlap=True),
+    "one by one": Compress(num_warps=8),
+    "small": Compress(tile=2048, overlap=True),
+    "wide": Compress(tile=8192, num_warps=8),
+    "whole": Compress(whole_from=1, overlap=True),
+}
+CLOSING = {"none": (), "one": (17,), "neighbours": (7, 8, 9), "apart": (0, 31, 63), "all": range(64)}
+
+
+class Decode:
+    """A step of 64 requests, two tokens each and a few padded rows; memory stays where it is from step to step."""
+
+    def __init__(self):
+        self.table, self.state_table = (shuffled_table(64, columns, columns, "cuda") for columns in (2, 33))
+        self.rows, self.state_pages, self.pages = self._step(())
+        tokens = len(self.rows.positions)
+        self.projected, self.rope = torch.empty(tokens, 1024, device="cuda"), rope_for(64, "cuda")
+        state = poisoned("fp32", 1 + self.state_table.numel(), 8, 1024, 0, "cuda")
+        state.data.normal_()
+        cache = poisoned("fp8_ds_mla", 1 + self.table.numel(), 2, 448, 64, "cuda")
+        weights = torch.randn(128, 512, device="cuda"), torch.randn(512, device="cuda")
+        self.stream = Stream(*self.projected.split(512, 1), *weights, state, cache, tickets_for(cache))
+
+    def _step(self, closing) -> tuple[Rows, Pages, Pages]:
+        starts = [254 if request in closing else 128 + request for request in range(64)]
+        rows = ragged_rows([(start, start + 2) for start in starts], 5, "cuda")
+        return rows, pages_of(rows, self.state_table, 8), pages_of(rows, self.table, 2, 128)
+
+    def take(self, closing) -> None:
+        """New projections, and a window that closes in each of these requests."""
+        self.projected.normal_()
+        self.stream.cache.data.fill_(255)
+        rows, state_pages, pages = self._step(closing)
+        for held, new in ((self.state_pages, state_pages), (self.pages, pages)):
+            held.slot_mapping.copy_(new.slot_mapping)
+        self.rows.positions.copy_(rows.positions)
+
+    def run(self, compress) -> None:
+        compress([self.stream], 1e-6, self.rope, self.rows, self.state_pages, self.pages)
+
+    def left(self) -> tuple[torch.Tensor, torch.Tensor]:
+        assert not self.stream.tickets.any()
+        return self.stream.state.data.clone(), self.stream.cache.data.clone()
+
+    def check(self) -> None:
+        """Against torch, on the same memory."""
+        _, cache = self.left()
+        self.stream.cache.data.fill_(255)
+        self.run(Expected())
+        assert_same_rows(replace(self.stream.cache, data=cache), self.stream.cache)
+
+
+@pytest.mark.parametrize("name", PIECES)
+def test_pieces_of_one_call_after_another(name):
+    """A piece that is read before it is there is that of the call before."""
+    decode = Decode()
+    for number in range(60):
+        closing = list(CLOSING.values())[number % len(CLOSING)]
+        decode.take(closing)
+        decode.run(PIECES[name])
+        written = (decode.stream.cache.data != 255).any(1)
+        assert int(written.sum()) == len(closing)
+        decode.check()
+
+
+@pytest.mark.parametrize("name", PIECES)
+def test_replayed_as_a_graph_it_gives_what_it_gives_eagerly(name):
+    compress, decode = PIECES[name], Decode()
+    decode.take(CLOSING["one"])
+    decode.run(compress)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(3):
+            decode.run(compress)
+    for closing in CLOSING.values():
+        decode.take(closing)
+        decode.run(compress)
+        state, cache = decode.left()
+        for _ in range(3):
+            decode.stream.cache.data.fill_(255)
+            graph.replay()
+            again, entries = decode.left()
+            assert torch.equal(again, state) and torch.equal(entries, cache)
+            decode.run(compress)
+        decode.check()
+
+
 def test_a_state_beyond_32_bits():
     rows, table = ragged_rows([(0, 8)], 0, "cuda"), torch.tensor([[1]], dtype=torch.int32, device="cuda")
     pages = pages_of(rows, table, 64, 4)
@@ -118,7 +208,8 @@ def test_a_state_beyond_32_bits():
     for count in (3, (1 << 31) // (4 * 2048) + 3):
         state = PlainCache.empty(count, 4, 2048, torch.float32, "cuda")
         cache = poisoned("fp8_ds_mla", 2, 64, 448, 64, "cuda")
-        stream = Stream(random[:, :1024], random[:, 1024:], random[:4, :1024], random[0, :512], state, cache)
+        weights = random[:4, :1024], random[0, :512]
+        stream = Stream(random[:, :1024], random[:, 1024:], *weights, state, cache, tickets_for(cache))
         state_table = torch.tensor([[count - 2, count - 1]], dtype=torch.int32, device="cuda")
         for start in (0, 4):
             part = torch.arange(start, start + 4, device="cuda")

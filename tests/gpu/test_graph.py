@@ -77,6 +77,7 @@ def test_replayed_in_any_order_equals_eager(variant, kind):
 
 def of_as_many_rows(eager: StackArm, arm: GraphArm, step: int) -> list[torch.Tensor]:
     """The step launched one by one on the padded inputs of its graph."""
+    eager.prepare(step)
     decided, x, inputs = arm.surroundings(step)
     outputs = eager.forward(eager.blueprint.layers(decided), x, inputs)
     return [output.y[: len(arm.hidden[step])] for output in outputs]

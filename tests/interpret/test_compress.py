@@ -1,8 +1,11 @@
+from functools import partial
 from itertools import pairwise
 
 import pytest
+import torch
 from kernel_cases import assert_near
 from suites import suite
+from triton.runtime.interpreter import interpreter_builder
 
 from kernels.compress.fused import Compress
 
@@ -49,3 +52,32 @@ def test_inert_rows(name):
 def test_streams_and_state(name):
     STAGE.test_two_streams_share_the_pages(name, "cpu")
     STAGE.test_stored_scores_carry_the_ape_of_their_position(name, "cpu")
+
+
+@pytest.mark.parametrize("name", KNOBS)
+def test_programs_may_run_in_any_order(name, monkeypatch):
+    """So that each of those that pool an entry is once the last."""
+    set_place = interpreter_builder.set_grid_idx
+
+    def shuffled(seed, x, y, z):
+        order = torch.randperm(interpreter_builder.grid_dim[0], generator=torch.Generator().manual_seed(seed))
+        set_place(int(order[x]), y, z)
+
+    case = STAGE.Case(lengths=(11, 4, 3))
+    for seed in range(4):
+        monkeypatch.setattr(interpreter_builder, "set_grid_idx", partial(shuffled, seed))
+        sequences = STAGE.Sequences(case, "cpu")
+        sequences.feed(KNOBS[name], [(0, 5), (0, 3), (0, 2)], padding=1)
+        sequences.feed(KNOBS[name], [(5, 11), (3, 4), (2, 3)], padding=2)
+        for request in range(3):
+            assert_near(sequences.entries(request), STAGE.formula(case, request), 5e-6)
+
+
+def test_only_for_entries_in_pieces_tickets_are_drawn():
+    case = STAGE.Case(lengths=(4,))
+    for compress, touched in ((KNOBS["single, split"], False), (KNOBS["single"], True)):
+        sequences = STAGE.Sequences(case, "cpu")
+        sequences.tickets.fill_(100)
+        with pytest.raises(AssertionError):
+            sequences.feed(compress, [(0, 4)])
+        assert bool((~sequences.cache.data.isnan()).any()) == touched

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from select_cases import definition, entries_of
 from test_select_topk import CASES, cases
 
-from kernels.select.topk_radix import LARGEST_BLOCK, TopK
+from kernels.select import topk_radix
+from kernels.select.topk_radix import LARGEST_BLOCK, LONG, TopK
 
 REFERENCE = definition("topk")
 CHUNKED = {"block": 128, "least_block": 128}
@@ -32,12 +33,27 @@ def test_any_scores(case):
 @pytest.mark.parametrize("kind", ["normal", "zeros", "levels", "outlier", "constant"])
 @pytest.mark.parametrize(
     ("width", "k", "knobs"),
-    [(900, 64, {"finish": 8}), (600, 33, CHUNKED), (300, 60, CHUNKED | {"finish": 4})],
+    [(900, 64, {"finish": 8}), (600, 33, CHUNKED), (300, 60, CHUNKED | {"finish": 4}), (LONG + 1, 512, {})],
 )
 def test_scores_of_every_kind_in_one_chunk_or_many(kind, width, k, knobs):
     scores = scores_of(kind, 4, width)
     visible = torch.tensor([width, k + 1, k, 17], dtype=torch.int32)
     assert entries_of(TopK(**knobs)(scores, visible, k)) == entries_of(REFERENCE(scores, visible, k))
+
+
+@pytest.mark.parametrize(("finish", "expected"), [(None, [32, 32, 64, 64, 64]), (16, [16] * 5)])
+def test_of_longer_rows_more_scores_are_left_to_be_compared(finish, expected, monkeypatch):
+    """The last row takes two launches."""
+    left = []
+
+    class Launches:
+        def __getitem__(self, grid):
+            return lambda *_, FINISH, **__: left.append(FINISH)
+
+    monkeypatch.setattr(topk_radix, "_choose", Launches())
+    for width in (64, LONG, LONG + 1, 40_000):
+        TopK(finish=finish)(torch.zeros(1, width), torch.zeros(1, dtype=torch.int32), 8)
+    assert left == expected
 
 
 def test_rows_that_lie_apart():

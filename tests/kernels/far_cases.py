@@ -13,7 +13,7 @@ from kernel_cases import pages_of, poisoned, ragged_rows, rope_for
 from torch import Tensor
 
 from kernels.contracts import Batch, Keys, Pages, Scored, Stream
-from kernels.layouts import Cache, Workspace
+from kernels.layouts import Cache, Workspace, tickets_for
 
 BEYOND = 1 << 31
 PAGE = 7768
@@ -122,9 +122,9 @@ def compress_is_the_same(compress: Callable, layout: str, nope: int, rope: int, 
         rows = ragged_rows(list(chunk), 1, device)
         kv, score = (random(len(rows.positions), windows * width) for _ in range(2))
         stored, closed = pages_of(rows, state_table, state_page), pages_of(rows, table, page_size, ratio)
-        near = Stream(kv, score, ape, norm, state.near, entries.near)
+        near = Stream(kv, score, ape, norm, state.near, entries.near, tickets_for(entries.near))
         compress([near], 1e-6, angles, rows, stored, closed)
-        far = replace(near, state=state.far, cache=entries.far)
+        far = replace(near, state=state.far, cache=entries.far, tickets=tickets_for(entries.far))
         pages = state.pages_there(stored)
         pages = replace(pages, block_table=spread(pages.block_table))
         compress([far], 1e-6, angles, rows, pages, entries.pages_there(closed))

@@ -9,6 +9,7 @@ from kernel_cases import assert_near, implementations, pages_of, poisoned, ragge
 
 from kernels.compress.reference import Compress as Reference
 from kernels.contracts import Pages, Rows, Stream
+from kernels.layouts import tickets_for
 
 FAST = implementations("compress")
 ALL = {"reference": Reference(), **FAST}
@@ -60,6 +61,7 @@ class Sequences:
         self.cache = poisoned(case.layout, 1 + requests * columns, case.page_size, case.nope, case.rope, device)
         width = 2 * case.windows * (case.nope + case.rope)
         self.state = poisoned("fp32", 1 + requests * state_columns, case.state_page_size, width, 0, device)
+        self.tickets = tickets_for(self.cache)
         self.rope = rope_for(case.rope, device)
 
     def feed(self, compress, spans: list[tuple[int, int]], padding: int = 0) -> None:
@@ -68,10 +70,12 @@ class Sequences:
         parts = [case.tokens[r][start:stop] for r, (start, stop) in enumerate(spans)]
         tokens = torch.cat([*parts, torch.full((padding, *case.tokens[0].shape[1:]), float("nan"))]).to(self.device)
         kv, score = tokens.unbind(1)
-        stream = Stream(kv, score, case.ape.to(self.device), case.norm.to(self.device), self.state, self.cache)
+        weights = case.ape.to(self.device), case.norm.to(self.device)
+        stream = Stream(kv, score, *weights, self.state, self.cache, self.tickets)
         state_pages = _point_padding_somewhere(pages_of(rows, self.state_table, case.state_page_size), rows)
         pages = _point_padding_somewhere(pages_of(rows, self.block_table, case.page_size, case.ratio), rows)
         assert compress([stream], EPS, self.rope, rows, state_pages, pages) is None
+        assert not self.tickets.any()
 
     def entries(self, request: int) -> torch.Tensor:
         """What lies in the cache for every window that the whole request closes."""
@@ -249,7 +253,8 @@ def test_two_streams_share_the_pages(name, device):
     streams = []
     for case, into in ((main, first), (index, second)):
         kv, score = torch.cat(case.tokens).to(device).unbind(1)
-        streams.append(Stream(kv, score, case.ape.to(device), case.norm.to(device), into.state, into.cache))
+        weights = case.ape.to(device), case.norm.to(device)
+        streams.append(Stream(kv, score, *weights, into.state, into.cache, into.tickets))
     state_pages, pages = pages_of(rows, first.state_table, 5), pages_of(rows, first.block_table, 3, main.ratio)
     ALL[name](streams, EPS, first.rope, rows, state_pages, pages)
     for sequences in (first, second):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from kernel_cases import poisoned
 
-from kernels.layouts import FP8DSMLACache, FP8IndexCache, PlainCache, quantise, row_offset, slots_of
+from kernels.layouts import FP8DSMLACache, FP8IndexCache, PlainCache, quantise, row_offset, slots_of, tickets_for
 
 LAYOUTS = ["fp32", "bf16", "fp8_ds_mla", "fp8"]
 ROUND_TRIP = {"fp32": 0.0, "bf16": 2**-8, "fp8_ds_mla": 2**-4, "fp8": 2**-4}
@@ -225,3 +225,10 @@ def test_plain_rows_are_stored_as_they_are(device):
     cache.insert(torch.tensor([5, 2], device=device), rows)
     assert torch.equal(cache.data[2, 1], rows[0]) and torch.equal(cache.data[1, 0], rows[1])
     assert (cache.page_size, cache.width) == (2, 5)
+
+
+@pytest.mark.parametrize("layout", ["fp8_ds_mla", "fp8", "fp32"])
+def test_a_ticket_for_every_slot_whatever_the_cache_holds(layout, device):
+    tickets = tickets_for(poisoned(layout, 5, 3, 64, 8, device))
+    assert tickets.dtype == torch.int32 and tickets.device.type == device
+    assert tickets.tolist() == [0] * 15
