@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 AT_POWER_CAP = "the device was throttled by power cap"
+NEARLY_ALWAYS = 0.75  # of the blocks
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,9 +48,10 @@ class Samples:
         return counting(self.void, len(self.seconds), self.least_sound)
 
 
-def always_capped(void: Sequence[str]) -> bool:
-    """Whether the power cap held the clocks down in every block: so fast the device runs this load."""
-    return bool(void) and set(void) == {AT_POWER_CAP}
+def capped(void: Sequence[str]) -> bool:
+    """Whether the power cap alone held the clocks down, nearly always: so fast the device runs this load."""
+    held = void.count(AT_POWER_CAP)
+    return held > NEARLY_ALWAYS * len(void) and held + void.count("") == len(void)
 
 
 def counting(void: Sequence[str], rounds: int, least: int) -> np.ndarray:

@@ -15,7 +15,7 @@ from pipeline.evidence.figures.family import judged, primary
 from pipeline.evidence.figures.latency import latency
 from pipeline.evidence.figures.metrics import Metrics
 from pipeline.evidence.findings import Findings
-from pipeline.evidence.samples import Samples, always_capped
+from pipeline.evidence.samples import Samples, capped
 from pipeline.evidence.stats import Rule
 from pipeline.evidence.summary import ArmSummary, CaseSummary, Check, Comparison, FastPath, Overall, Summary
 from pipeline.schema import Config
@@ -143,7 +143,7 @@ def fast_path(samples: Samples, arm: str, among: np.ndarray) -> FastPath:
 
 def _too_often_void(samples: Samples) -> str:
     sound = samples.void.count("") if samples.void else len(samples.seconds)
-    if sound == len(samples.seconds) or not samples.counts.all() or always_capped(samples.void):
+    if sound == len(samples.seconds) or not samples.counts.all() or capped(samples.void):
         return ""
     return f"{sound} of {len(samples.void)}; {', '.join(dict.fromkeys(filter(None, samples.void)))}"
 

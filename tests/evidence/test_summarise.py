@@ -236,12 +236,16 @@ def test_where_all_rounds_are_void_all_count_and_the_reason_is_told():
     assert found.arms == summary_of(case, steps, samples).arms
 
 
-def test_a_case_at_the_power_cap_from_first_to_last_is_not_void():
+def test_a_case_at_the_power_cap_nearly_always_is_not_void():
     case, steps, samples = decode(rounds=6)
     capped = replace(samples, void=(AT_POWER_CAP,) * 6, least_sound=5)
     assert summary_of(case, steps, capped) == summary_of(case, steps, samples)
-    some = replace(samples, void=("",) + (AT_POWER_CAP,) * 5, least_sound=5)
-    assert summary_of(case, steps, some).void == f"1 of 6; {AT_POWER_CAP}"
+    nearly = replace(samples, void=("",) + (AT_POWER_CAP,) * 5, least_sound=5)
+    assert summary_of(case, steps, nearly) == summary_of(case, steps, samples)
+    some = replace(samples, void=("", "") + (AT_POWER_CAP,) * 4, least_sound=5)
+    assert summary_of(case, steps, some).void == f"2 of 6; {AT_POWER_CAP}"
+    hot = replace(samples, void=("throttled",) + (AT_POWER_CAP,) * 5, least_sound=5)
+    assert summary_of(case, steps, hot).void == f"0 of 6; throttled, {AT_POWER_CAP}"
 
 
 @pytest.mark.parametrize(

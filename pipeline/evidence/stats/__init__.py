@@ -4,7 +4,8 @@ A round gives one ratio of the arm's time over the baseline's on the same steps,
 what slows the machine down slows both. Neighbouring rounds may still share a disturbance that hits one arm alone: the
 unit of evidence is a block of them, and the ratio of a case is the geometric mean over its blocks.
 
-The control arm is the baseline again. Whatever its own interval allows is noise: the end further from 1.
+The control arm is the baseline again. Whatever its own interval allows is noise: the end further from 1. It is one draw
+of where an arm's memory lies, so nothing below RESOLUTION is told from noise, however quiet it was.
 
     FASTER     the interval lies wholly below 1 / (1 + noise)
     SLOWER     the interval lies wholly above 1 + noise

@@ -12,7 +12,7 @@ from time import monotonic_ns
 import torch
 
 from pipeline.evidence.findings import Machine
-from pipeline.evidence.samples import AT_POWER_CAP, always_capped
+from pipeline.evidence.samples import AT_POWER_CAP, capped
 from pipeline.evidence.timing.nvml import GpuReading, NotWatched, open_gpu
 
 PROC, CPUS = Path("/proc"), Path("/sys/devices/system/cpu")
@@ -39,8 +39,8 @@ class Watch:
     """`gpu` None: no device is read; `unwatched` says why, where there is one. `faults`: other reasons against a block.
 
     A block is void where the device was throttled at either of its edges, or for more than TOLERATED of the time
-    between them as far as the device counts that; not where every block of a case ran at the power cap, as that is what
-    the case does to the device. Blocks of what is measured again from its start count once.
+    between them as far as the device counts that; not where nearly every block of a case ran at the power cap, as that
+    is what the case does to the device. Blocks of what is measured again from its start count once.
     """
 
     gpu: Callable[[], GpuReading] | None = None
@@ -87,7 +87,7 @@ class Watch:
 
     def machine(self) -> Machine:
         of_cases = [blocks for case, blocks in self._void.items() if "@" not in case]
-        void = [reason * (not always_capped(blocks)) for blocks in of_cases for reason in blocks]
+        void = [reason * (not capped(blocks)) for blocks in of_cases for reason in blocks]
         return Machine(
             blocks=len(void),
             void_blocks=len(void) - void.count(""),
@@ -125,12 +125,12 @@ class Watch:
                 f"up to {load:.1f} processes were running or waiting for the {self.cores} cores of the machine"
             )
         void: dict[str, list[str]] = {}
-        capped = [case for case, blocks in self._void.items() if always_capped(blocks)]
+        at_the_cap = [case for case, blocks in self._void.items() if capped(blocks)]
         for case, blocks in self._void.items():
-            for reason, count in Counter(filter(None, () if case in capped else blocks)).items():
+            for reason, count in Counter(filter(None, () if case in at_the_cap else blocks)).items():
                 void.setdefault(reason, []).append(f"{count} of {len(blocks)} blocks{f' of {case}' if case else ''}")
-        if capped:
-            found.append(f"{AT_POWER_CAP} from first to last of {', '.join(capped)}: so fast it runs this load")
+        if at_the_cap:
+            found.append(f"{AT_POWER_CAP} nearly always in {', '.join(at_the_cap)}: so fast it runs this load")
         return found + [f"void: {', '.join(counts)}: {reason}" for reason, counts in void.items()]
 
 

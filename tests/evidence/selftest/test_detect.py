@@ -127,7 +127,7 @@ def test_the_interval_is_widened_by_the_noise_floor_at_both_ends_and_by_nothing_
 
 
 def test_intervals_that_are_too_narrow_fail_it():
-    found = judged(noise=0.004, must_find=0.05, rule=replace(RULE, confidence=0.1))
+    found = judged(noise=0.02, must_find=0.05, rule=replace(RULE, confidence=0.1))
     assert any("holds the truth" in bar.what for bar in found.bars if not bar.held)
 
 
