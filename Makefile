@@ -2,8 +2,6 @@ PYTHON ?= python3
 EXP ?= short_ctx
 ARGS ?=
 PORT ?= 5000
-REPORTS ?= short_ctx_graph short_ctx_prefill global_topk_gpu combine_workers adaptive_width shared_width attend_decode \
-	attend_prefill indexer layer flash_stack constexpr_churn self_test_gpu
 TO ?= docs/h200
 BIN := .venv/bin
 READY := .venv/.ready
@@ -45,10 +43,10 @@ test-gpu: $(READY) ## the kernels at real shapes, on a machine with a GPU
 memcheck: $(READY) ## the index kernels under NVIDIA's compute-sanitizer, on a machine with a GPU
 	$(BIN)/python -m tests.gpu.memcheck
 
-reports: $(READY) ## run every experiment for a GPU and publish its report: make reports TO=docs/h200
-	@for exp in $(REPORTS); do \
-		$(BIN)/python -m pipeline +exp=$$exp $(ARGS); \
-		$(BIN)/python -m pipeline.results.publish "$$(ls -d outputs/$$exp/*/ | tail -1)" $(TO)/$$exp; \
+reports: $(READY) ## run and publish every report in docs/h200/reports.txt, or in make reports TO=FOLDER, until one fails
+	@grep . $(TO)/reports.txt | while read -r name asked; do \
+		$(BIN)/python -m pipeline $$asked output_dir=outputs/reports/$$name $(ARGS) </dev/null && \
+		$(BIN)/python -m pipeline.results.publish "$$(ls -d outputs/reports/$$name/*/*/ | tail -1)" $(TO)/$$name || exit 1; \
 	done
 
 lint: $(READY) ## check style and format

@@ -79,7 +79,7 @@ class Stream:
     norm: Tensor  # [d]
     state: PlainCache  # rows [F * d | F * d] float32: kv, score + ape
     cache: Cache  # where finished entries go
-    tickets: Tensor  # `tickets_for(cache)`: all 0 before a call and after it; no other compressor's
+    tickets: Tensor  # `tickets_for(cache)`: all 0 before a call and after it; calls that share them must not overlap
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import torch
 import triton
 
 from kernels.compress.single import tokens_kernel
@@ -111,6 +112,10 @@ def _tensors(stream: Stream, tokens: int, channels: int) -> tuple[Any, Any]:
     assert stream.kv.stride(1) == stream.score.stride(1) == 1, (stream.kv.stride(), stream.score.stride())
     width, pieces = stream.norm.numel(), None
     if channels < width:
-        pieces = stream.kv.new_empty(tokens, width), stream.tickets
+        assert (
+            stream.tickets.dtype == torch.int32
+            and stream.tickets.numel() == len(stream.cache.data) * stream.cache.page_size
+        )
+        pieces = torch.empty(tokens, width, dtype=torch.float32, device=stream.kv.device), stream.tickets
     inputs = (stream.kv, stream.score, stream.kv.stride(0), stream.score.stride(0), stream.ape, stream.state.data)
     return inputs, (stream.norm, stream.cache.data, pieces)

@@ -55,6 +55,6 @@ def capped(void: Sequence[str]) -> bool:
 
 
 def counting(void: Sequence[str], rounds: int, least: int) -> np.ndarray:
-    """bool [round]"""
+    """bool [round]: the sound ones; all where these are fewer than the least, or where the load is at the power cap."""
     sound = np.array([not reason for reason in void] or [True] * rounds, bool)
-    return sound if sound.sum() >= least else np.ones(rounds, bool)
+    return sound if sound.sum() >= least and not capped(void) else np.ones(rounds, bool)

@@ -15,7 +15,7 @@ from pipeline.evidence.figures.family import judged, primary
 from pipeline.evidence.figures.latency import latency
 from pipeline.evidence.figures.metrics import Metrics
 from pipeline.evidence.findings import Findings
-from pipeline.evidence.samples import Samples, capped
+from pipeline.evidence.samples import Samples, capped, counting
 from pipeline.evidence.stats import Rule
 from pipeline.evidence.summary import ArmSummary, CaseSummary, Check, Comparison, FastPath, Overall, Summary
 from pipeline.schema import Config
@@ -115,7 +115,7 @@ def experiment(
 
 def decided(case: Case, steps: Sequence[Step], roles: Roles, rule: Rule, samples: Samples) -> bool:
     """Whether a case that is being measured may end: void rounds count for nothing as long as it goes on."""
-    seconds = samples.seconds[[not reason for reason in samples.void] or slice(None)]
+    seconds = samples.seconds[counting(samples.void, len(samples.seconds), least=0)]
     if stats.look_confidence(rule, len(seconds) // rule.block_rounds) is None:
         return False
     judged_by = primary(case.requests, samples.scope)

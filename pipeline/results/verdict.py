@@ -144,7 +144,7 @@ def _unexplained(summary: Summary) -> Iterator[str]:
     """Real differences that what was changed does not explain, by arm."""
     found: dict[tuple[str, str], list[str]] = {}
     for one, verdict in _real(summary):
-        if one.explained is False:
+        if one.explained is False and one.share < 1:
             found.setdefault((one.arm, verdict), []).append(one.case)
     for (arm, verdict), names in found.items():
         yield f"{arm} is {verdict} at {', '.join(names)}, and the stages that it changes do not explain it"

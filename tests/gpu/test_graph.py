@@ -21,7 +21,7 @@ VARIANTS = sorted(path.stem for path in (CONF / "variant").iterdir() if path.ste
 UNEVEN = "workloads.decode.mix=[{cached_len: all, output_len: 6, prompt_len: [3, 900, 2046, 6000, 2049]}]"
 KINDS = ("swa", "csa", "hca", "3")
 NEAR = 2e-3
-FP8_NEAR = 1e-2  # padded rows change splits, so the last bit of bf16: about 1 in 40 e4m3 values rounds elsewhere then
+FP8_NEAR = 1e-2  # padded rows change splits, so the last bit of bf16, so where e4m3 rounds; up to 9e-3 seen
 
 
 def built(kind: str, variant: str, change=lambda arm: arm, overrides: tuple[str, ...] = ()):

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from pipeline.evidence.answers.found import why_not_compared
 from pipeline.evidence.findings import GateOutcome
+from pipeline.evidence.stats import resolution
 from pipeline.evidence.summary import CaseSummary, Comparison, Summary
 from pipeline.questions import Gate
 
@@ -82,7 +83,8 @@ def _regression(case: CaseSummary, arm: str, control: str | None, allowed: float
     said += f"; {control} differs by {bias:.1%} at least" if bias else ""
     if comparison.high * (1 + bias) <= 1 + allowed:
         return _Demand(HELD, said)
-    state = VIOLATED if comparison.low / (1 + bias) > 1 + allowed else UNDECIDED
+    surely = comparison.low / (1 + max(bias, resolution(case.scope))) > 1 + allowed
+    state = VIOLATED if surely else UNDECIDED
     return _Demand(state, f"{said}{_more(comparison)}")
 
 

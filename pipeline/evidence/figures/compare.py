@@ -36,6 +36,7 @@ def rule_for(config: Config, ratios: int) -> Rule:
         block_rounds=asked.block_rounds,
         comparisons=ratios * compared,
         planned_blocks=max(1, asked.rounds // asked.block_rounds) if asked.stop == "decided" else None,
+        resolution=stats.resolution(asked.scope),
     )
 
 
@@ -59,8 +60,8 @@ def compared(metric: str, interval: Interval, control: Interval | None, rule: Ru
         ratio=interval.ratio,
         low=interval.low,
         high=interval.high,
-        verdict=stats.verdict(interval, control, rule.margin),
-        noise=stats.noise_floor(control),
+        verdict=stats.verdict(interval, control, rule.margin, rule.resolution),
+        noise=stats.noise_floor(control, rule.resolution),
         margin=rule.margin,
         confidence=confidence,
         rounds=interval.rounds,
@@ -97,7 +98,7 @@ def settled(primary: Seconds, roles: Roles, rule: Rule) -> float | None:
     control = ratio(roles.control, primary, roles, rule, confidence)
     for arm in candidates:
         interval = ratio(arm, primary, roles, rule, confidence)
-        found = "UNDECIDED" if interval is None else stats.verdict(interval, control, rule.margin)
+        found = "UNDECIDED" if interval is None else stats.verdict(interval, control, rule.margin, rule.resolution)
         if found == "SAME":
             found = stats.foreseen(interval, control, rule.planned_blocks, rule)
             found = "UNDECIDED" if found != "SAME" else found

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from pipeline.evidence.stats import noise_floor
 from pipeline.evidence.summary import CaseSummary, Comparison, Overall
 from pipeline.evidence.timing.modes import changed_winners
 
@@ -41,7 +42,7 @@ def _biased(cases: Sequence[CaseSummary], baseline: str, control: str, overall: 
         if one.arm == control
     ]
     found = [
-        f"{where} ({one.metric.upper()}) by {100 * one.bias:.2g} to {100 * one.noise:.2g} %"
+        f"{where} ({one.metric.upper()}) by {100 * one.bias:.2g} to {100 * noise_floor(one):.2g} %"
         for where, one in compared
         if one.bias
     ]

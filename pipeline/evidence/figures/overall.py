@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from pipeline.evidence import stats
 from pipeline.evidence.figures.compare import Roles, compared
+from pipeline.evidence.figures.shifted import noisier, sure_of, widened
 from pipeline.evidence.stats import Interval, Rule
 from pipeline.evidence.summary import CaseSummary, Comparison, Overall
 
@@ -40,7 +41,9 @@ def _mean(ladder: Sequence[CaseSummary], arm: str, roles: Roles, rule: Rule) -> 
     control = None
     if roles.control and all(case.primary in case.arms[roles.control].comparisons for case in known):
         control = stats.overall_interval([_interval(case, roles.control) for case in known], rule, confidence)
-    return compared(ladder[0].primary, interval, control, rule, confidence)
+    found = compared(ladder[0].primary, interval, control, rule, confidence)
+    sure = sure_of(ladder, roles.control, ladder[0].primary)
+    return noisier(found, sure) if arm == roles.control else widened(found, sure)
 
 
 def _interval(case: CaseSummary, arm: str) -> Interval:

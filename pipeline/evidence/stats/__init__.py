@@ -5,7 +5,7 @@ what slows the machine down slows both. Neighbouring rounds may still share a di
 unit of evidence is a block of them, and the ratio of a case is the geometric mean over its blocks.
 
 The control arm is the baseline again. Whatever its own interval allows is noise: the end further from 1. It is one draw
-of where an arm's memory lies, so nothing below RESOLUTION is told from noise, however quiet it was.
+of where an arm's memory lies, so nothing below the rule's resolution is told from noise, however quiet it was.
 
     FASTER     the interval lies wholly below 1 / (1 + noise)
     SLOWER     the interval lies wholly above 1 + noise
@@ -13,8 +13,8 @@ of where an arm's memory lies, so nothing below RESOLUTION is told from noise, h
                control surely differs by, the near end of its interval: an arm may be shifted as much
     UNDECIDED  anything else, and always below MINIMUM_BLOCKS
 
-What the control surely differs by in one context counts in all contexts of the workload: each draws anew where the
-memory of an arm lies, and the control is one draw (see `figures.shifted`).
+Where the control surely differs in one context, its noise counts in all contexts of the workload and in their mean:
+each draws anew where the memory of an arm lies, and the control is one draw (see `figures.shifted`).
 
 Without a control nothing tells noise from effect, and FASTER and SLOWER need the interval beyond the margin instead.
 
@@ -34,6 +34,7 @@ from pipeline.evidence.stats.interval import (
 )
 from pipeline.evidence.stats.method import interval_method
 from pipeline.evidence.stats.outliers import outliers
+from pipeline.evidence.stats.resolution import resolution
 from pipeline.evidence.stats.sequential import final_confidence, look_confidence, looks
 from pipeline.evidence.stats.verdict import certain_bias, foreseen, noise_floor, rounds_needed, verdict, verdict_beyond
 
@@ -53,6 +54,7 @@ __all__ = [
     "outliers",
     "overall_interval",
     "paired_interval",
+    "resolution",
     "rounds_needed",
     "stretch",
     "verdict",

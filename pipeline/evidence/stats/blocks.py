@@ -17,6 +17,7 @@ class Rule:
     """`confidence` is that of all `comparisons` of an experiment at once.
 
     `planned_blocks`: a case may end before so many blocks, as soon as it is decided; None: it is looked at once.
+    `resolution`: relative; nothing below it is told from noise, however quiet a control was.
     """
 
     margin: float
@@ -26,6 +27,7 @@ class Rule:
     block_rounds: int = 1
     comparisons: int = 1
     planned_blocks: int | None = None
+    resolution: float = 0.0
 
     @property
     def error(self) -> float:

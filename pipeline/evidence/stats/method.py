@@ -6,7 +6,7 @@ from pipeline.evidence.stats.sequential import SPENDING_POWER, looks
 
 
 def interval_method(rule: Rule) -> str:
-    return "; ".join([_interval(rule), _family(rule), _looks(rule)])
+    return "; ".join([_interval(rule), _family(rule), _looks(rule), *_resolution(rule)])
 
 
 def _interval(rule: Rule) -> str:
@@ -15,6 +15,15 @@ def _interval(rule: Rule) -> str:
         f"mean log ratio over {rounds}, at least {MINIMUM_BLOCKS}; {100 * INNER:g} % percentiles of "
         f"{rule.resamples:,} bootstrap resamples, stretched to Student's width (Welch's for a mean over contexts)"
     )
+
+
+def _resolution(rule: Rule) -> list[str]:
+    if not rule.resolution:
+        return []
+    return [
+        f"nothing below {100 * rule.resolution:g} % is told from noise, nor anything within the control's noise at a "
+        "context of the workload where it surely differs"
+    ]
 
 
 def _family(rule: Rule) -> str:

@@ -7,14 +7,13 @@ from pipeline.evidence.stats.blocks import MINIMUM_BLOCKS, Rule
 from pipeline.evidence.stats.interval import FARTHEST, Interval
 
 FORESEEABLE = 1 << 20  # blocks
-RESOLUTION = 0.002  # two copies of one arm were seen to differ by 0.07 to 0.16 % for good, by where their memory lies
 
 
-def noise_floor(control: Interval | None) -> float | None:
-    """Relative: 0.01 is 1 %. Never below RESOLUTION."""
+def noise_floor(control: Interval | None, resolution: float = 0.0) -> float | None:
+    """Relative: 0.01 is 1 %. Never below the resolution."""
     if control is None or control.low is None or control.high is None:
         return None
-    return max(1 / control.low - 1, control.high - 1, RESOLUTION)
+    return max(1 / control.low - 1, control.high - 1, resolution)
 
 
 def certain_bias(control: Interval | None) -> float:
@@ -24,8 +23,9 @@ def certain_bias(control: Interval | None) -> float:
     return max(control.low, 1 / control.high, 1.0) - 1
 
 
-def verdict(interval: Interval, control: Interval | None, margin: float) -> str:
-    return verdict_beyond(interval.low, interval.high, noise_floor(control), certain_bias(control), margin)
+def verdict(interval: Interval, control: Interval | None, margin: float, resolution: float = 0.0) -> str:
+    noise = noise_floor(control, resolution)
+    return verdict_beyond(interval.low, interval.high, noise, certain_bias(control), margin)
 
 
 def verdict_beyond(low: float | None, high: float | None, noise: float | None, bias: float, margin: float) -> str:
@@ -48,7 +48,7 @@ def foreseen(arm: Interval, control: Interval | None, blocks: int, rule: Rule) -
     A control whose interval holds 1 is expected to come to it.
     """
     later = None if control is None else _after(control, _shift(control), blocks, rule)
-    return verdict(_after(arm, np.mean(arm.blocks), blocks, rule), later, rule.margin)
+    return verdict(_after(arm, np.mean(arm.blocks), blocks, rule), later, rule.margin, rule.resolution)
 
 
 def rounds_needed(arm: Interval, control: Interval | None, rule: Rule) -> int | None:

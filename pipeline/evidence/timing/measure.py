@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.engine.arms.arm import Arm
+from pipeline.evidence.samples import capped
 from pipeline.evidence.stats import MINIMUM_BLOCKS
 from pipeline.evidence.timing.clock import Clock
 
@@ -109,9 +110,9 @@ def measure(arms: Sequence[Arm], recorded: Rounds, design: Design, clock: Clock,
 
     Rounds come in blocks. `at_block_edge` is called once before the first block, with (0, -1), and after each: a block
     that it gives a reason against is void and made again in the same order, as long as no more than twice the rounds
-    are made and not all that were asked for are void: then nothing else is to be had. `on_block` is called after each
-    block: True ends it. No block begins once `seconds` have passed since the first recorded round, but MINIMUM_BLOCKS
-    are made in any case.
+    are made, unless the load itself keeps the device at its power cap: then nothing else is to be had. `on_block` is
+    called after each block: True ends it. No block begins once `seconds` have passed since the first recorded round,
+    but MINIMUM_BLOCKS are made in any case.
     ArmFailed names the arm that raised.
     """
     assert len(arms) == recorded.arms
@@ -124,7 +125,7 @@ def measure(arms: Sequence[Arm], recorded: Rounds, design: Design, clock: Clock,
             hooks.on_progress(number + 1, total)
         hooks.at_block_edge(0, -1)
         recorded.started, spent = time.time(), time.monotonic()
-        while (counting := recorded.counting) < rounds and len(recorded) < (2 if counting else 1) * rounds:
+        while (counting := recorded.counting) < rounds and len(recorded) < (1 if capped(recorded.void) else 2) * rounds:
             enough = counting >= least or len(recorded) >= 2 * least
             if design.seconds is not None and enough and time.monotonic() - spent > design.seconds:
                 break

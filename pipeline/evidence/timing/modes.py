@@ -114,6 +114,6 @@ def _winners(case: CaseSummary, baseline: str, control: str | None) -> frozenset
     faster = {name: found for name, found in compared.items() if found.verdict == "FASTER"}
     if faster:
         best = min(faster.values(), key=lambda found: found.ratio)
-        return frozenset(name for name, found in faster.items() if found.low <= best.high)
+        return frozenset(name for name, found in faster.items() if found.low <= best.high * (1 + (best.noise or 0.0)))
     undecided = any(found.verdict == "UNDECIDED" for found in compared.values())
     return frozenset() if undecided or not compared else frozenset({baseline})

@@ -53,7 +53,7 @@ def _explained(found: Sequence[Explanation]) -> list[str]:
         )
         for each in found
     ]
-    warning = ["Not explained by what was changed:\n\n" + "\n".join(flagged)] if flagged else []
+    warning = ["Alone and in the step not the same:\n\n" + "\n".join(flagged)] if flagged else []
     return [*warning, table(EXPLANATION_COLUMNS, EXPLANATION_ALIGNMENT, rows), RANGES]
 
 

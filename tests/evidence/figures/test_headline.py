@@ -119,7 +119,9 @@ def test_the_mean_over_contexts_follows_the_verdicts_of_its_workload():
 
 
 def test_a_control_that_surely_differs_comes_before_what_was_found():
-    control = arm("control", primary=replace(comparison("SLOWER", 1.013), bias=0.009, noise=0.016))
+    control = arm(
+        "control", primary=replace(comparison("SLOWER", 1.013), low=1.009, high=1.016, bias=0.009, noise=0.016)
+    )
     quiet = arm("control", primary=comparison("SAME"))
     cases = [case(8, batch("FASTER", 0.9), control), case(16, batch("FASTER", 0.9), quiet)]
     mean = Comparison("tpot", 1.006, 1.004, 1.008, "UNDECIDED", 0.008, 0.02, 0.95, 18, bias=0.004)

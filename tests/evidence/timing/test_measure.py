@@ -5,6 +5,7 @@ from itertools import islice, pairwise, permutations
 import numpy as np
 import pytest
 
+from pipeline.evidence.samples import AT_POWER_CAP
 from pipeline.evidence.timing import measure as module
 from pipeline.evidence.timing.measure import Design, Hooks, Rounds, measure
 
@@ -286,9 +287,10 @@ def test_void_blocks_are_not_repeated_for_ever():
     assert recorded.void == ["", ""] + ["throttled"] * 10
 
 
-def test_where_every_block_is_void_none_is_made_again():
-    recorded, _ = edges_of(dict.fromkeys(range(100), "throttled"), rounds=6)
-    assert (len(recorded), recorded.counting) == (6, 0)
+@pytest.mark.parametrize(("reason", "made"), [(AT_POWER_CAP, 6), ("compiled", 12)])
+def test_where_the_load_itself_is_at_the_power_cap_no_block_is_made_again(reason, made):
+    recorded, _ = edges_of(dict.fromkeys(range(100), reason), rounds=6)
+    assert (len(recorded), recorded.counting) == (made, 0)
 
 
 def test_progress_never_leaves_the_whole():

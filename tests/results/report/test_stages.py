@@ -65,7 +65,7 @@ def test_every_table_is_as_wide_as_its_head():
 def test_what_is_not_explained_is_said_first():
     text = stages(Findings(explanations=(TOLD, FLAGGED)))
     assert "- `fast` at `decode-1024`: only a part" in text
-    assert text.index("Not explained") < text.index("| case |")
+    assert text.index("Alone and in the step not the same") < text.index("| case |")
     assert "| `decode-1024` | `batch` | select | -28.0 [-28.2, -27.8] | -28.0 [-28.5, -27.5] | 100 % | yes |" in text
     assert text.count("**no**") == 1
     assert "Not explained" not in stages(Findings(explanations=(TOLD,)))
