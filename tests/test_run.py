@@ -1,6 +1,8 @@
 """From the command line to the folder: every experiment and every variant runs, on a tiny model."""
 
 import json
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +19,7 @@ LADDERS = {"decode": "[15,40]", "prefill": "[40]"}
 SELF_TEST = "self_test"  # has rules and tests of its own
 EXPERIMENTS = sorted({path.stem for path in (CONF / "exp").glob("*.yaml")} - ON_GPU - {SELF_TEST})
 VARIANTS = sorted(path.stem for path in (CONF / "variant").glob("*.yaml"))
+SHARED = pytest.mark.xdist_group("short_ctx")  # in one worker, so that its run is made once
 
 
 def ran(tmp_path: Path, *overrides: str):
@@ -35,9 +38,22 @@ def small_ladders(experiment: str) -> list[str]:
     return [override for some in wanted for override in some]
 
 
-@pytest.mark.parametrize("experiment", EXPERIMENTS)
-def test_every_experiment_runs(experiment, tmp_path):
-    outcome, summary = ran(tmp_path, f"+exp={experiment}", *small_ladders(experiment))
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> Callable:
+    """An experiment's outcome and summary; each runs once."""
+
+    @cache
+    def of(experiment: str):
+        return ran(tmp_path_factory.mktemp(experiment), f"+exp={experiment}", *small_ladders(experiment))
+
+    return of
+
+
+@pytest.mark.parametrize(
+    "experiment", [pytest.param(name, marks=SHARED if name == "short_ctx" else ()) for name in EXPERIMENTS]
+)
+def test_every_experiment_runs(experiment, finished):
+    outcome, summary = finished(experiment)
     assert not outcome.failed, summary.headline
     for case in summary.cases:
         for arm in case.arms.values():
@@ -93,8 +109,9 @@ def test_a_wrong_arm_fails_the_run_and_gets_no_number(tmp_path, monkeypatch):
     assert not all(arm.check.passed for arm in summary.cases[-1].arms.values())
 
 
-def test_the_recorded_config_gives_the_same_work(tmp_path):
-    first, summary = ran(tmp_path, "+exp=short_ctx", *small_ladders("short_ctx"))
+@SHARED
+def test_the_recorded_config_gives_the_same_work(finished):
+    first, summary = finished("short_ctx")
     again = run(read_config(first.folder))
     repeated = read_summary(again.folder)
     assert first.folder != again.folder
@@ -117,7 +134,7 @@ def test_a_run_is_tracked_once_and_a_dead_tracker_costs_no_result(tmp_path, monk
         raise track.TrackError("the store is gone\nUpload later: python -m pipeline.results.track FOLDER")
 
     monkeypatch.setattr(track, "track", dead)
-    outcome = run(config(*asked))
+    outcome = run(config(*asked, "~arms.row", "~arms.direct", "measure.breakdown=false"))
     assert outcome.failed
     assert (outcome.folder / "report.md").exists()
     assert "Upload later" in capsys.readouterr().err

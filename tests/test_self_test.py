@@ -29,6 +29,7 @@ def small(tmp_path, *overrides: str) -> tuple[str, ...]:
     return (*SMALL, *overrides, f"output_dir={tmp_path}")
 
 
+@pytest.mark.xdist_group("cores")
 def test_it_leaves_a_folder_like_any_run(tmp_path):
     outcome = self_test(config(*small(tmp_path)))
     found = read_summary(outcome.folder)

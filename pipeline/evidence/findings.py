@@ -98,6 +98,7 @@ class Applies:
     mode: str = ""
     measured: tuple[int, ...] = ()  # contexts
     faster: tuple[int, ...] = ()  # contexts with this verdict
+    undecided: tuple[int, ...] = ()  # likewise
 
 
 @dataclass(frozen=True)

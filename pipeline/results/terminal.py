@@ -34,8 +34,9 @@ def progress(console: Console | None = None) -> Iterator[OnProgress]:
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        TextColumn("left, at most:"),
+        TextColumn("so far, at most"),
         TimeRemainingColumn(),
+        TextColumn("left"),
         console=console or Console(stderr=True),
         auto_refresh=False,
     )

@@ -13,6 +13,7 @@ from pipeline.schema import Config
 
 TOO_FEW = "too few blocks for this confidence"
 NOISY = 0.1  # of the noise floor
+SELDOM = 0.05  # of the steps
 REAL = ("FASTER", "SLOWER")
 GOOD = ("FASTER", "REPRODUCED", "HELD", "PASSED")
 BAD = ("SLOWER", "FAILED", "RAISED", "CONTRADICTED", "NOT HELD", "MISSED", "NEVER FIRED", "VIOLATED")
@@ -24,7 +25,9 @@ WORD = re.compile(rf"\b({'|'.join(sorted(KINDS, key=len, reverse=True))})\b")
 def title(summary: Summary, config: Config, provenance: Provenance) -> str:
     """What was timed on what."""
     tp = f", tp {summary.tp}" if summary.tp > 1 else ""
-    return f"{config.model.name}, layers {summary.layers}{tp}, scope {summary.scope}, on {provenance.device}"
+    counts = {case.requests for case in summary.cases}
+    requests = f", requests {counts.pop():,}" if len(counts) == 1 else ""
+    return f"{config.model.name}, layers {summary.layers}{tp}, scope {summary.scope}{requests}, on {provenance.device}"
 
 
 def outcomes(findings: Findings) -> list[str]:
@@ -58,8 +61,19 @@ def found(summary: Summary) -> list[str]:
         return [*summary.headline, *explained(summary)]
     noise = max(noise_floors(summary), default=None)
     why = "the intervals are too wide" if noise is None else f"the baseline differs from itself by up to {noise:.1%}"
+    why = (
+        f"too few rounds for an interval, which needs {summary.minimum_samples['interval']} blocks"
+        if _bare(summary)
+        else why
+    )
     why = TOO_FEW if noise and noise > WIDEST else why
     return [f"This run decides NOTHING: {why}", *(line for line in summary.headline if "UNDECIDED" not in line)]
+
+
+def _bare(summary: Summary) -> bool:
+    """Whether nothing has an interval."""
+    arms = [arm for case in summary.cases for arm in case.arms.values()]
+    return all(one.low is None for arm in arms for one in arm.comparisons.values())
 
 
 def _decides_nothing(summary: Summary) -> bool:
@@ -118,9 +132,9 @@ def _failures(summary: Summary) -> Iterator[str]:
 
 def _late(summary: Summary) -> Iterator[str]:
     found = {case.case: (case.late, case.rounds * case.steps * len(case.arms)) for case in summary.cases if case.late}
-    if not found:
+    late, steps = (sum(counts) for counts in zip((0, 1), *found.values(), strict=True))
+    if late <= SELDOM * steps:
         return
-    late, steps = (sum(counts) for counts in zip(*found.values(), strict=True))
     worst = max(found, key=lambda name: found[name][0] / found[name][1])
     most = f", most in {worst}, {found[worst][0]:,} of {found[worst][1]:,}" if len(found) > 1 else ""
     yield (

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from inspect import getmodule
 from pathlib import Path
 from types import SimpleNamespace
@@ -100,11 +101,13 @@ class Every:
         return getattr(self.implementations[0], name)
 
 
-def variant(name: str) -> Stages:
+@cache
+def variants() -> dict[str, Stages]:
     """As on a machine with a GPU."""
+    asked = [f"+variant@arms.of_{name}={name}" for name in VARIANTS]
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        composed = compose("config", ["+exp=short_ctx", "model=tiny", f"+variant@arms.extra={name}"])
-    return stages(draft(composed).sound(Variant, "arms", "extra"))
+        held = draft(compose("config", ["+exp=short_ctx", "model=tiny", *asked]))
+    return {name: stages(held.sound(Variant, "arms", f"of_{name}")) for name in VARIANTS}
 
 
 def parts(held: Any, where: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -132,12 +135,12 @@ def all_kernels() -> Stages:
     """The stages of the Triton variant, each with all others of its kind; long rows are scored."""
     heads = hopper_heads.Attend()
     found: dict[tuple[str, ...], dict[Any, Any]] = defaultdict(dict, {("attend",): {type(heads): heads}})
-    for name in ("triton", *VARIANTS):
-        for place, stage in parts(variant(name)):
+    for variant in (variants()["triton"], *variants().values()):
+        for place, stage in parts(variant):
             if launches(place, stage):
                 found[place][type(stage), repr(stage)] = stage
     every = {place: Every(tuple(each.values())) for place, each in found.items()}
-    return with_parts(variant("triton"), every | {("select", "shortcut"): Shortcut()})
+    return with_parts(variants()["triton"], every | {("select", "shortcut"): Shortcut()})
 
 
 def decode(run: Stages, batch: int) -> None:
@@ -164,7 +167,7 @@ def assert_bounded(keys: Keys) -> None:
 
 def test_a_decode_has_few_forms_of_each_kernel_compiled_however_long_it_is(keys):
     run = all_kernels()
-    projections = [stage for name in VARIANTS if hasattr(stage := variant(name).project, "quantised")]
+    projections = [variant.project for variant in variants().values() if hasattr(variant.project, "quantised")]
     for batch in (1, 3, 16, 17):
         decode(run, batch)
         for stage in projections:

@@ -9,6 +9,11 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent.parent / "kernels"))
 
 
+@pytest.fixture(autouse=True, scope="session")
+def what_is_loaded_stays_frozen():
+    """Not here: frozen garbage would keep memory of the GPU."""
+
+
 @pytest.fixture(autouse=True)
 def poisoned_memory():
     sizes = [1 << 19] * 64 + [1 << 24] * 8 + [1 << 28]

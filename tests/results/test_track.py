@@ -125,6 +125,7 @@ def test_two_runs_of_one_study_share_the_experiment(outputs):
     assert runs(outputs)[1] == 2 * (1 + len(ARMS))
 
 
+@pytest.mark.xdist_group("cores")
 def test_processes_racing_for_a_new_store(tmp_path):
     folders = [recorded(tmp_path)[0] for _ in range(4)]
     command = [sys.executable, "-m", "pipeline.results.track"]

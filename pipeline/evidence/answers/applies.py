@@ -77,6 +77,7 @@ def _applies(
         mode=ladder[0].mode,
         measured=tuple(case.context for case, _ in compared),
         faster=tuple(case.context for case, comparison in compared if comparison.verdict == "FASTER"),
+        undecided=tuple(case.context for case, comparison in compared if comparison.verdict == "UNDECIDED"),
     )
 
 

@@ -63,7 +63,7 @@ def _shares(found: dict[str, list[Breakdown]], cases: Sequence[CaseSummary], tit
         place += 1.6 if number and rows[number - 1][0] is not case else 1.0
         places.append(place)
         _bar(axes, place, breakdown)
-    steps = np.array([MICRO * breakdown.step for _, breakdown in rows])
+    steps = np.array([MICRO * (breakdown.step + max(0.0, -breakdown.rest)) for _, breakdown in rows])
     farthest = 1.03 * min(steps.max(), MOST_STEPS * float(np.median(steps)))
     axes.set_xlim(0, farthest)
     for at, step in zip(places, steps, strict=True):

@@ -101,6 +101,8 @@ def _on_fast_path(one: Weighted) -> str:
 
 
 def _crossings(one: Applies) -> str:
+    if one.undecided and not one.crossings:
+        return f"not known: UNDECIDED at {_contexts(one.undecided)}"
     return ", ".join(map(_crossing, one.crossings)) or "none between these contexts"
 
 

@@ -20,7 +20,7 @@ ELSEWHERE = "Too long for this page: it is in report.html."
 def report(summary: Summary, config: Config, provenance: Provenance, folder: Path, plots: Sequence[Path] = ()) -> str:
     """GitHub's Markdown. `folder` is the run's; plots are linked relative to it."""
     told = " · ".join(f"`{arm}`: {said}" for arm, said in arms(summary, config).items())
-    parts = [f"# {config.name}", f"{title(summary, config, provenance)}.", f"Arms: {told}.", *verdict(summary)]
+    parts = [f"# {config.name}", f"{title(summary, config, provenance)}.", *verdict(summary), f"Arms: {told}."]
     parts += [_shown(section) for section in answered(summary, config)]
     sections = behind(summary, config, provenance, whole=False)
     if plots:

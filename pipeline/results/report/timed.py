@@ -22,6 +22,7 @@ def timed(summary: Summary, config: Config, provenance: Provenance) -> Section:
         "numbers": f"{engine.dtype}, KV `{engine.kv_layout}`, index `{engine.index_layout}`, on {engine.device}",
         "way": f"graph {engine.graph}, L2 {measure.l2}; {_window(config)}",
         **{f"workload `{name}`": _workload(cases) for name, cases in by_workload(summary).items()},
+        **({"late": _late(summary)} if any(case.late for case in summary.cases) else {}),
         "noise floor": _noise(summary),
         "margin": f"±{100 * measure.margin:g} % counts as the same",
         "interval": f"{100 * measure.confidence:g} % for all at once: {summary.interval_method}",
@@ -76,6 +77,11 @@ def _workload(cases: Sequence[CaseSummary]) -> str:
 def _range(counts: Iterable[int]) -> str:
     found = sorted(set(counts))
     return f"{found[0]}" if len(found) == 1 else f"{found[0]} to {found[-1]}"
+
+
+def _late(summary: Summary) -> str:
+    late = sum(case.late for case in summary.cases)
+    return f"in {late:,} replayed steps the device was done before the host had launched: these hold the host's time"
 
 
 def _noise(summary: Summary) -> str:

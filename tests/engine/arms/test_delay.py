@@ -24,6 +24,7 @@ def test_a_delayed_stage_gives_what_the_stage_gives_and_waits_afterwards():
     assert stage.knob == 7
 
 
+@pytest.mark.xdist_group("cores")
 def test_a_wait_on_a_cpu_ends_at_its_deadline():
     taken = []
     for _ in range(20):

@@ -28,6 +28,7 @@ def test_a_disturbance_of_a_busy_wait_is_no_part_of_it(monkeypatch):
     assert [short, long, longest] == pytest.approx([0.001, 0.004, 0.005], abs=1e-9)
 
 
+@pytest.mark.xdist_group("cores")
 def test_a_busy_wait_lasts_what_it_is_told():
     nothing, wait = seconds_alone([CpuWait(0.0), CpuWait(2e-4)], CPU)
     assert 0 <= nothing < 2e-5

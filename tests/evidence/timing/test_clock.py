@@ -23,6 +23,7 @@ def test_a_call_takes_as_long_as_it_takes_and_returns_what_it_returns():
     assert 0.02 <= seconds < 1.0
 
 
+@pytest.mark.xdist_group("cores")
 def test_the_clock_costs_next_to_nothing():
     clock = CpuClock()
     assert min(clock(lambda: None)[0] for _ in range(100)) < 2e-5

@@ -1,4 +1,5 @@
 import gc
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import islice, pairwise, permutations
 
@@ -128,6 +129,16 @@ def test_garbage_collection_is_left_as_it_was(was_enabled):
         assert gc.isenabled() is was_enabled
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_what_was_frozen_for_the_rounds_is_thawed(monkeypatch, fails):
+    called = []
+    for name in ("freeze", "unfreeze"):
+        monkeypatch.setattr(gc, name, lambda name=name: called.append(name))
+    with pytest.raises(ZeroDivisionError) if fails else nullcontext():
+        run(on_step=lambda *_: 1 / (not fails))
+    assert called == ["freeze", "unfreeze"]
 
 
 @pytest.mark.parametrize("arms", [1, 2, 3, 4, 5])

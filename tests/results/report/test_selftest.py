@@ -37,9 +37,9 @@ def test_the_section_says_what_was_held_and_what_was_missed():
     assert "**none** of a step" in section(replace(TESTED, smallest=None))
 
 
-def test_it_is_in_the_report_and_survives_the_folder(outputs):
-    made, found = config(str(outputs)), replace(summary(), findings=Findings(self_test=TESTED))
-    run = open_run(made, provenance(str(outputs)))
+def test_it_is_in_the_report_and_survives_the_folder(tmp_path):
+    made, found = config(str(tmp_path)), replace(summary(), findings=Findings(self_test=TESTED))
+    run = open_run(made, provenance(str(tmp_path)))
     write_summary(run, found)
     assert read_summary(run.folder).findings.self_test == TESTED
     assert section(TESTED) in report(found, made, provenance(), run.folder, [])
