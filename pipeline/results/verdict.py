@@ -132,7 +132,7 @@ def _failures(summary: Summary) -> Iterator[str]:
 
 def _late(summary: Summary) -> Iterator[str]:
     found = {case.case: (case.late, case.rounds * case.steps * len(case.arms)) for case in summary.cases if case.late}
-    late, steps = (sum(counts) for counts in zip((0, 1), *found.values(), strict=True))
+    late, steps = (sum(counts) for counts in zip((0, 0), *found.values(), strict=True))
     if late <= SELDOM * steps:
         return
     worst = max(found, key=lambda name: found[name][0] / found[name][1])

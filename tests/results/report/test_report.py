@@ -44,7 +44,7 @@ def test_the_verdict_comes_first():
     [arms] = [line for line in lines if line.startswith("Arms: ")]
     assert arms.startswith("Arms: `never`: the baseline · `batch`: never again · `row.v2`: attend.reference (mode=1e3")
     assert arms.endswith("`noise`: never again.") and lines.index(arms) > lines.index("Found:")
-    assert lines[2] == "tiny, layers csa, tp 8, scope stack, on NVIDIA H200."
+    assert lines[2] == "tiny, layers csa, tp 8, scope stack, requests 4, on NVIDIA H200."
     found = lines.index("Found:")
     failure = "row.v2 has no figures at decode-2052, its check failed: layer 0, step 3: output error 0.31 > 0.03"
     assert f"- ⚠ {failure}" in lines[:found]
