@@ -93,8 +93,9 @@ class Checker:
         return Check(not faults, errors.output, allowed.output, "; ".join(faults[:3]) or detail)
 
     def forget(self) -> None:
-        """What the reference made of weights that were not what they should have been."""
+        """What the reference made of weights or inputs that were not what they should have been."""
         self._known.clear()
+        self.reference.refill()
 
     def _expected(self, step: int, number: int, output: LayerOutput, inputs: StepInputs) -> _Known:
         """Arms that agree on the input and the selection share one computation, but never where pages change hands: a

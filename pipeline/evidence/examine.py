@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from pipeline.engine.arms.arm import StackArm
 from pipeline.engine.arms.bench import Arms, bench, timed
+from pipeline.engine.arms.replay import RecordingFailed
 from pipeline.evidence.attempt import Attempt, Listeners, design
 from pipeline.evidence.breakdown.apart import Apart, take_apart
 from pipeline.evidence.check import Checker, tolerance
@@ -16,7 +17,7 @@ from pipeline.evidence.timing.compiles import Compiling, Counted
 from pipeline.evidence.timing.instruments import Instruments
 from pipeline.evidence.timing.measure import ArmFailed
 from pipeline.evidence.timing.modes import Trial
-from pipeline.evidence.timing.shared import SharedWeights
+from pipeline.evidence.timing.shared import Shared
 
 
 @dataclass(frozen=True)
@@ -36,10 +37,10 @@ def examine(trial: Trial, arms: Arms, listeners: Listeners, beside: Instruments 
     total = len(arms.stages) + design(trial).total
     listeners.on_progress(0, total)
     built = bench(config, trial.case, trial.steps, arms)
-    checker, weights = Checker(built.reference), SharedWeights(config, arms.stack)
+    checker, shared = Checker(built.reference), Shared(trial, arms.stack, built.reference)
     checks = {}
     for arm in built.arms:
-        checks[arm.name] = _checked(checker, arm, beside.compiling, weights)
+        checks[arm.name] = _checked(checker, arm, beside.compiling, shared)
         listeners.on_progress(len(checks), total)
     able = [arm for arm in built.arms if checks[arm.name].passed]
     clock = clock_for(arms.stack.device, asked.l2 == "cold")
@@ -47,21 +48,26 @@ def examine(trial: Trial, arms: Arms, listeners: Listeners, beside: Instruments 
     measured, number = None, 0
     while measured is None:
         number += 1
-        runners = [Counted(arm, beside.compiling) for arm in timed(able, asked.scope, asked.l2 == "cold")]
-        if able and not runners:
-            beside.left_out.append(f"{trial.case.name}: no arm calls {asked.scope} in it")
-            return None
         try:
+            runners = [Counted(arm, beside.compiling) for arm in timed(able, asked.scope, asked.l2 == "cold")]
+            if able and not runners:
+                beside.left_out.append(f"{trial.case.name}: no arm calls {asked.scope} in it")
+                return None
             measured = Attempt(number, trial, arms, able, beside).taken(runners, clock, after_checks)
-        except ArmFailed as failed:
+        except (ArmFailed, RecordingFailed) as failed:
             broken = able.pop(failed.arm)
-            checks[broken.name] = _failed(broken, f"could not run under the clock: {failed}")
+            when = (
+                "under the clock" if isinstance(failed, ArmFailed) else f"to record what {asked.scope} is called with"
+            )
+            written = _restored(shared, built.arms)
+            more = f"; by then {written}, which all arms share, had been written to" if written else ""
+            checks[broken.name] = _failed(broken, f"could not run {when}: {failed}{more}")
     listeners.on_progress(total, total)
     listeners.keep(measured)
     beside.compiling.note(measured)
-    written = weights.written()
+    written = _restored(shared, built.arms)
     for arm in able:
-        again = _checked(checker, arm, beside.compiling, weights)
+        again = _checked(checker, arm, beside.compiling, shared)
         checks[arm.name] = again if again.passed else replace(again, detail=f"after it was timed: {again.detail}")
     if written and all(checks[arm.name].passed for arm in able):
         detail = f"{written}, which all arms share, changed while they were timed, and none of them did it again"
@@ -85,18 +91,26 @@ def _apart(
         return None
 
 
-def _checked(checker: Checker, arm: StackArm, compiling: Compiling, weights: SharedWeights) -> Check:
+def _checked(checker: Checker, arm: StackArm, compiling: Compiling, shared: Shared) -> Check:
     try:
         with compiling.seeing_launches(arm.name):
             compiling.first_step(arm)
             found = checker(arm)
     except Exception as error:
         found = _failed(arm, f"could not run: {type(error).__name__}: {error}")
-    written = weights.written()
+    written = _restored(shared, [arm])
     if not written:
         return found
     checker.forget()
     return _failed(arm, f"writes to {written}, which all arms share")
+
+
+def _restored(shared: Shared, arms: Sequence[StackArm]) -> str:
+    """What was written to, or nothing; then the arms' caches may hold what came of it."""
+    written = shared.written()
+    for arm in arms if written else ():
+        arm.refill()
+    return written
 
 
 def _failed(arm: StackArm, detail: str) -> Check:

@@ -69,6 +69,10 @@ class StackArm:
             if prefixes:
                 fill_prefixes(caches, kind, prefixes, hash((self.seed, number, step)) % 2**63)
 
+    def refill(self) -> None:
+        """The prefixes are written again when their steps come."""
+        self._filled.clear()
+
     def with_stages(self, stages: Stages) -> "StackArm":
         """The same arm, caches and all, with other stages; it runs eagerly."""
         other = StackArm.__new__(StackArm)

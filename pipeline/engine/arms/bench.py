@@ -35,11 +35,8 @@ class Bench:
 
 def bench(config: Config, case: Case, steps: Sequence[Step], arms: Arms) -> Bench:
     """Every arm has caches of its own."""
-    model, engine, blueprint = config.model, config.engine, arms.stack
-    needed = spaces(model, engine, set(blueprint.kinds))
-    layout = plan(case.requests, steps, needed, model.window, config.seed, blueprint.device)
-    hidden = hidden_states(layout, model.hidden, config.seed, blueprint)
-
+    engine, blueprint = config.engine, arms.stack
+    layout, hidden = given(config, case, steps, blueprint)
     kind = GraphArm if engine.graph == "full" else StackArm
     return Bench(
         tuple(
@@ -49,10 +46,19 @@ def bench(config: Config, case: Case, steps: Sequence[Step], arms: Arms) -> Benc
     )
 
 
+def given(config: Config, case: Case, steps: Sequence[Step], blueprint: Blueprint) -> tuple[Plan, list[Tensor]]:
+    """The plan and the hidden states of every step: the same each time."""
+    model = config.model
+    needed = spaces(model, config.engine, set(blueprint.kinds))
+    layout = plan(case.requests, steps, needed, model.window, config.seed, blueprint.device)
+    return layout, hidden_states(layout, model.hidden, config.seed, blueprint)
+
+
 def timed(arms: Sequence[StackArm], scope: str, cold: bool = False) -> Sequence[Arm]:
     """What runs under the clock: the arms, or one stage of each, as graphs where the arms are.
 
-    `cold`: one call a graph, for the second would find warm what the first left.
+    `cold`: one call a graph, for the second would find warm what the first left. RecordingFailed names the arm that
+    raised while the inputs of its stage were recorded.
     """
     if scope == "stack" or not arms:
         return arms

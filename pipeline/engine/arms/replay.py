@@ -12,6 +12,14 @@ from pipeline.engine.select import Select
 Calls = list[tuple[tuple[Any, ...], ...]]  # the arguments of each call of each step
 
 
+class RecordingFailed(Exception):
+    """What an arm raised while the inputs of its stage were recorded."""
+
+    def __init__(self, arm: int, step: int, error: Exception):
+        super().__init__(f"step {step}: {type(error).__name__}: {error}")
+        self.arm = arm
+
+
 class Recorder:
     """A stage that remembers what it was called with."""
 
@@ -31,12 +39,12 @@ def stage_arms(arms: Sequence[StackArm], scope: str) -> list[StageArm]:
     """Stage `scope` of every arm, on what it is called with in the first arm that calls it; none where no arm does.
 
     Arms that lay out their keys in another way, gathered or at another width, have inputs of their own. The inputs are
-    those of one pass over the steps, held until the arms are dropped.
+    those of one pass over the steps, held until the arms are dropped. RecordingFailed names the arm that raised.
     """
     found: dict[tuple[bool, Cover], Calls] = {}
-    for arm in arms:
+    for number, arm in enumerate(arms):
         layout = _layout(arm.stages)
-        if layout not in found and _stage(arm.stages, scope) and any(calls := _calls(arm, scope)):
+        if layout not in found and _stage(arm.stages, scope) and any(calls := _calls(number, arm, scope)):
             found[layout] = calls
     if not found:
         return []
@@ -48,15 +56,18 @@ def _layout(stages: Stages) -> tuple[bool, Cover]:
     return stages.prefill is None, stages.cover
 
 
-def _calls(source: StackArm, scope: str) -> Calls:
+def _calls(number: int, source: StackArm, scope: str) -> Calls:
     """The arguments of each call of each step."""
     recorder = Recorder(_stage(source.stages, scope))
     recording = source.with_stages(_replaced(source.stages, scope, recorder))
     calls = []
     for step in range(len(source.plan.inputs)):
         recorder.calls = []
-        recording.prepare(step)
-        recording.step(step)
+        try:
+            recording.prepare(step)
+            recording.step(step)
+        except Exception as error:
+            raise RecordingFailed(number, step, error) from error
         calls.append(tuple(recorder.calls))
     return calls
 

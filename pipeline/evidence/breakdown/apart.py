@@ -57,7 +57,7 @@ def take_apart(
     beside: Instruments | None = None,
 ) -> Apart:
     """Every part takes turns with all others; no round begins after `measure.breakdown_seconds`, but five are made
-    where the case has as many. `keep` gets the samples of each stage: calls of one layer.
+    where the case has as many. `keep` gets the samples of each stage, calls of one layer, also where it is cut short.
     """
     beside, case, asked = beside or Instruments(), trial.case.name, trial.config.measure
     numbers = tuple(dict.fromkeys((0, len(trial.steps) - 1)))
@@ -65,9 +65,18 @@ def take_apart(
     made = parts(arms, numbers, beside.compiling.seeing_launches)
     runners, recorded = [Counted(part, beside.compiling) for part in made], Rounds(len(numbers), len(made))
     design = Design(min(ROUNDS, asked.rounds), WARMUP_ROUNDS, asked.breakdown_seconds, trial.config.seed)
-    measure(runners, recorded, design, clock, Hooks(at_block_edge=beside.watch.edges_of(f"{case}@stages")))
-    for place in dict.fromkeys(part.place for part in made):
-        here = {number: part for number, part in enumerate(made) if part.place == place}
+    hooks = Hooks(at_block_edge=beside.watch.edges_of(f"{case}@stages"))
+    places = [
+        {number: part for number, part in enumerate(made) if part.place == place}
+        for place in dict.fromkeys(part.place for part in made)
+    ]
+    try:
+        measure(runners, recorded, design, clock, hooks)
+    except BaseException:
+        for here in places if len(recorded) else ():
+            keep(_samples(trial, steps, here, recorded, design.least, cut_short=True))
+        raise
+    for here in places:
         keep(_samples(trial, steps, here, recorded, design.least))
     seconds = _of_one_layer(made, recorded.seconds[counting(recorded.void, len(recorded), design.least)])
     numbered = ((number, part) for number, part in enumerate(made) if part.place)
@@ -103,7 +112,14 @@ def _cost(config: Config, step: Step, place: Place, work: Work) -> Cost:
     return cost(place.stage, place.within, geometry, Lengths.of(step))
 
 
-def _samples(trial: Trial, steps: Sequence[Step], made: Mapping[int, Part], recorded: Rounds, least: int) -> Samples:
+def _samples(
+    trial: Trial,
+    steps: Sequence[Step],
+    made: Mapping[int, Part],
+    recorded: Rounds,
+    least: int,
+    cut_short: bool = False,
+) -> Samples:
     """Of the parts at one place, by number among those recorded. No case is called so: an @ is not part of a name."""
     case, mine, first = trial.case, list(made), next(iter(made.values()))
     name = _name(first.place)
@@ -122,6 +138,7 @@ def _samples(trial: Trial, steps: Sequence[Step], made: Mapping[int, Part], reco
         scorable=np.zeros(len(steps), int),
         started=recorded.started,
         warmup_rounds=WARMUP_ROUNDS,
+        partial=cut_short,
         mode=trial.mode,
         void=tuple(recorded.void) if any(recorded.void) else (),
         least_sound=least,

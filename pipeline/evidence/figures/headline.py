@@ -25,7 +25,9 @@ def headline(
             clauses += [_mean(found) for found in overall if (found.workload, found.mode, found.arm) == (*ladder, arm)]
         clauses += _used(cases, arm)
     if not candidates:
-        clauses.append(f"only {baseline} was measured, there is nothing to compare")
+        failed = all(not case.arms[baseline].check.passed for case in cases)
+        what = f"{baseline}, the baseline, failed and was the only arm" if failed else f"only {baseline} was measured"
+        clauses.append(f"{what}, there is nothing to compare")
     return tuple(clauses)
 
 

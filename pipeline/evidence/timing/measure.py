@@ -125,13 +125,13 @@ def measure(arms: Sequence[Arm], recorded: Rounds, design: Design, clock: Clock,
             hooks.on_progress(number + 1, total)
         hooks.at_block_edge(0, -1)
         recorded.started, spent = time.time(), time.monotonic()
-        while (counting := recorded.counting) < rounds and len(recorded) < (1 if capped(recorded.void) else 2) * rounds:
+        while (counting := recorded.counting) < rounds and (left := _most(recorded, rounds) - len(recorded)) > 0:
             enough = counting >= least or len(recorded) >= 2 * least
             if design.seconds is not None and enough and time.monotonic() - spent > design.seconds:
                 break
             first, again = len(recorded), bool(recorded.void and recorded.void[-1])
             block = block if again else list(islice(order, min(design.block_rounds, rounds - counting)))
-            for turn in block:
+            for turn in block[:left]:
                 before = clock.late
                 taken = _run_round(arms, turn, clock, partial(hooks.on_step, len(recorded)))
                 recorded.add(taken, turn, clock.late - before)
@@ -141,6 +141,10 @@ def measure(arms: Sequence[Arm], recorded: Rounds, design: Design, clock: Clock,
                 break
         if recorded.counting < rounds:
             hooks.on_progress(total, total)
+
+
+def _most(recorded: Rounds, rounds: int) -> int:
+    return rounds if capped(recorded.void) else 2 * rounds
 
 
 def turns(steps: int, arms: int, seed: int) -> Iterator[np.ndarray]:

@@ -48,7 +48,15 @@ def applies_section(applies: Sequence[Applies]) -> str:
     parts = ["### Where it applies", f"{said}\n\n{_table(head, rows)}"]
     weighted = [(one, it) for one in applies for it in one.weighted]
     if weighted:
-        head = ("traffic", "workload", "arm", "time ratio, batches of one length", "covers", "on the fast path", "whole batches on it")
+        head = (
+            "traffic",
+            "workload",
+            "arm",
+            "time ratio, batches of one length",
+            "covers",
+            "on the fast path",
+            "whole batches on it",
+        )
         cells = [
             (
                 f"`{it.traffic}`", ladder(one), f"`{one.arm}`", f"{it.metric.upper()} {ratio(it)}",

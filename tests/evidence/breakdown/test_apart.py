@@ -14,6 +14,7 @@ from pipeline.evidence.breakdown.shares import breakdowns
 from pipeline.evidence.costs import Roof
 from pipeline.evidence.stats import Rule
 from pipeline.evidence.timing.instruments import Instruments
+from pipeline.evidence.timing.measure import ArmFailed
 from pipeline.evidence.timing.modes import Trial
 from pipeline.evidence.timing.watch import CpuReading, Watch
 from pipeline.work.schedule import schedule
@@ -96,6 +97,28 @@ def test_a_step_is_its_stages_and_a_rest(machine):
     assert ingest.share == pytest.approx(47 / 130)
     assert ingest.calls == 4
     assert ingest.low == pytest.approx(47e-6) and ingest.high == pytest.approx(47e-6)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_what_was_recorded_before_it_was_cut_short_is_kept(machine, error):
+    attend = machine.timed(Place("csa", "attend", None), ["a"], 50e-6, 50e-6)
+    breaking = machine.timed(Place("csa", "ingest", None), ["a"], 1e-6, 1e-6)
+    spend, calls = breaking.step, []
+
+    def step(number):
+        calls.append(number)
+        if len(calls) > 2 * 4:
+            raise error("enough")
+        return spend(number)
+
+    breaking.step = step
+    machine.parts, kept = [attend, breaking], []
+    with pytest.raises(KeyboardInterrupt if error is KeyboardInterrupt else ArmFailed):
+        taken(machine, kept)
+    assert [samples.case for samples in kept] == ["decode-66@csa.attend", "decode-66@csa.ingest"]
+    for samples, seconds in zip(kept, (50e-6, 1e-6), strict=True):
+        assert samples.partial
+        np.testing.assert_allclose(samples.seconds, np.full((3, 2, 1), seconds))
 
 
 def test_limits_are_those_of_the_same_steps(machine):

@@ -91,6 +91,14 @@ def test_a_baseline_alone_is_not_compared():
     assert headline([case(8)], "never", None) == ("only never was measured, there is nothing to compare",)
 
 
+def test_a_baseline_alone_that_failed_was_not_measured():
+    alone = case(8)
+    assert headline([replace(alone, arms={"never": arm("never", check=BAD)})], "never", None) == (
+        "never FAILED its check everywhere (output error 2 passes 1)",
+        "never, the baseline, failed and was the only arm, there is nothing to compare",
+    )
+
+
 def test_undecided_contexts_name_the_most_rounds_that_any_of_them_needs():
     cases = [
         case(8, batch("UNDECIDED", needed=60)),

@@ -298,6 +298,12 @@ def test_void_blocks_are_not_repeated_for_ever():
     assert recorded.void == ["", ""] + ["throttled"] * 10
 
 
+@pytest.mark.parametrize(("reason", "made"), [("hot", 10), (AT_POWER_CAP, 5)])
+def test_the_last_block_is_cut_where_no_more_rounds_are_to_be_made(reason, made):
+    recorded, _, _ = run(rounds=5, block_rounds=3, at_block_edge=lambda first, last: reason)
+    assert (len(recorded), recorded.counting) == (made, 0)
+
+
 @pytest.mark.parametrize(("reason", "made"), [(AT_POWER_CAP, 6), ("compiled", 12)])
 def test_where_the_load_itself_is_at_the_power_cap_no_block_is_made_again(reason, made):
     recorded, _ = edges_of(dict.fromkeys(range(100), reason), rounds=6)

@@ -1,5 +1,6 @@
 """An arm that breaks what others use, or breaks under the clock, fails alone."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -7,12 +8,12 @@ import pytest
 import torch
 
 from pipeline.door.stages import stages
-from pipeline.engine.arms.bench import Arms
+from pipeline.engine.arms.bench import Arms, bench
 from pipeline.engine.stack import blueprint
 from pipeline.evidence.attempt import Listeners
 from pipeline.evidence.examine import examine
 from pipeline.evidence.timing.modes import Trial
-from pipeline.evidence.timing.shared import SharedWeights, _tensors
+from pipeline.evidence.timing.shared import Shared, _sums, _tensors, _within
 from pipeline.work.workload import Case, Request
 from tests.compose import config
 
@@ -34,14 +35,34 @@ class Writing:
 
 
 @dataclass
+class Once:
+    """An emit that does something to what it was given in its call `at`, after its work."""
+
+    emit: Any
+    at: int
+    what: Callable
+    calls: int = 0
+
+    def __call__(self, *arguments):
+        out = self.emit(*arguments)
+        self.calls += 1
+        if self.calls == self.at:
+            self.what(*arguments)
+        return out
+
+
+@dataclass
 class Breaking:
     emit: Any
     first: int
     calls: int = 0
+    writes: bool = False
 
     def __call__(self, *arguments):
         self.calls += 1
         if self.calls > self.first:
+            if self.writes:
+                arguments[-1].mul_(2)
             raise RuntimeError("no such luck")
         return self.emit(*arguments)
 
@@ -52,18 +73,18 @@ def made(*overrides: str, dtype: str = "fp32"):
     return replace(asked, measure=measure, engine=replace(asked.engine, dtype=dtype))
 
 
-def examined(change, dtype: str = "fp32"):
-    """`row` has the changed emit and comes second of three; what was kept; and the weights."""
-    asked, kept = made(dtype=dtype), []
+def examined(change, dtype: str = "fp32", scope: str = "stack", names=("never", "row", "batch")):
+    """`row` has the changed emit and is one of three; what was kept; and the weights."""
+    asked, kept = made(f"measure.scope={scope}", dtype=dtype), []
     requests = (Request(0.0, 8, 9, 3),)
     case = Case("mine", "mine", 11, requests, "digest")
-    arms = {name: stages(asked.arms[name]) for name in ("never", "row", "batch")}
+    arms = {name: stages(asked.arms[name]) for name in names}
     arms["row"] = replace(arms["row"], emit=change(arms["row"].emit))
     stack = blueprint(asked, 11)
-    before = {name: tensor.clone() for name, tensor in _tensors(stack).items()}
+    before = {name: tensor.clone() for name, tensor in _within(stack.weights)}
     trial = Trial(case, asked)
     found = examine(trial, Arms(stack, arms, stages(asked.reference)), Listeners(kept.append))
-    assert all(torch.equal(tensor, before[name]) for name, tensor in _tensors(stack).items())
+    assert all(torch.equal(tensor, before[name]) for name, tensor in _within(stack.weights))
     return found, kept, len(trial.steps)
 
 
@@ -94,8 +115,86 @@ def test_an_arm_that_breaks_under_the_clock_fails_and_the_others_are_timed():
 
 def test_what_a_kernel_writes_is_seen_where_torch_counts_nothing():
     asked = made()
-    stack = blueprint(asked, 11)
-    shared = SharedWeights(asked, stack)
+    shared, stack, _ = shared_of(asked)
     assert not shared.written()
     stack.weights[0].sink.data.numpy()[1] += 1e-6
     assert shared.written() == "sink of layer 1" and not shared.written()
+
+
+def shared_of(asked):
+    stack = blueprint(asked, 11)
+    trial = Trial(Case("mine", "mine", 11, (Request(0.0, 8, 9, 3),), "digest"), asked)
+    arms = Arms(stack, {"never": stages(asked.arms["never"])}, stages(asked.reference))
+    reference = bench(asked, trial.case, trial.steps, arms).reference
+    return Shared(trial, stack, reference), stack, reference
+
+
+def test_everything_that_is_shared_is_watched_and_put_back():
+    shared, stack, arm = shared_of(made())
+    tensors = _tensors(stack, arm.plan, arm.hidden)
+    expected = {
+        "o_a of layer 1",
+        "cos of the csa rope",
+        "sin of the csa rope",
+        "batch.rows.positions of step 0",
+        "batch.seq_lens of step 2",
+        "pages.csa.entries.block_table of step 1",
+        "pages.window.slot_mapping of step 1",
+        "window_slots of step 0",
+        "0.slots.window of the prefixes of step 0",
+        "the block of the hidden states",
+    }
+    assert expected <= set(tensors)
+    before = {name: tensor.clone() for name, tensor in tensors.items()}
+    for name, tensor in tensors.items():
+        data = tensor.flatten().view(torch.uint8).numpy() if tensor.numel() else []
+        if len(data):
+            data[-1] ^= 1
+            assert shared.written() == name
+    assert all(torch.equal(tensor, before[name]) for name, tensor in tensors.items())
+    arm.hidden[1].zero_()
+    assert shared.written() == "the block of the hidden states"
+
+
+@pytest.mark.parametrize("parts", [2, 4096])
+def test_a_permutation_is_a_change(parts):
+    shared, stack, _ = shared_of(made())
+    o_b = stack.weights[0].o_b.view(parts, -1)
+    o_b.copy_(o_b.flip(0).clone())
+    assert shared.written() == "o_b of layer 1" and not shared.written()
+
+
+def test_two_words_that_differ_in_their_signs_alone_and_change_places_are_a_change():
+    one = torch.zeros(64, dtype=torch.int64)
+    one[3] = -(2**63)
+    assert _sums([one]) != _sums([one.roll(1)]) != _sums([one.roll(2)])
+
+
+@pytest.mark.parametrize(
+    ("what", "named"),
+    [
+        (lambda o, rope, rows, wo_a: rope.cos.mul_(-1), "cos of the csa rope"),
+        (lambda o, rope, rows, wo_a: rows.positions.sub_(3), "batch.rows.positions of step 0"),
+        (lambda o, rope, rows, wo_a: wo_a.copy_(wo_a.flip(0).clone()), "o_a of layer 1"),
+    ],
+)
+def test_an_arm_that_writes_to_anything_shared_fails_and_no_other_does(what, named):
+    found, _, _ = examined(lambda emit: Once(emit, 1, what))
+    assert {name: check.passed for name, check in found.checks.items()} == {"never": True, "row": False, "batch": True}
+    assert f"writes to {named}, which all arms share" in found.checks["row"].detail
+
+
+def test_an_arm_that_writes_and_raises_under_the_clock_fails_alone():
+    found, _, _ = examined(lambda emit: Breaking(emit, first=2 * 3 + 3 * 2, writes=True))
+    assert {name: check.passed for name, check in found.checks.items()} == {"never": True, "row": False, "batch": True}
+    detail = found.checks["row"].detail
+    assert "no such luck; by then o_a of layer 1, which all arms share, had been written to" in detail
+
+
+def test_an_arm_that_raises_while_the_inputs_of_a_stage_are_recorded_fails_alone():
+    found, _, _ = examined(lambda emit: Breaking(emit, first=3 + 1), scope="emit", names=("row", "never", "batch"))
+    assert {name: check.passed for name, check in found.checks.items()} == {"row": False, "never": True, "batch": True}
+    assert found.checks["row"].detail == (
+        "could not run to record what emit is called with: step 1: RuntimeError: no such luck"
+    )
+    assert found.samples.arms == ("never", "batch") and found.samples.seconds.shape == (4, 3, 2)
