@@ -1,7 +1,7 @@
 """The door: `python -m pipeline +exp=NAME` and overrides; with -m, a job for each combination of values.
 
 Exit code 0: done. 1: an arm or a run failed, or a gate did not hold. 2: bad input, told before any work. 130: stopped
-by Ctrl-C.
+by Ctrl-C. 143: by SIGTERM.
 """
 
 import sys
@@ -21,19 +21,24 @@ from pipeline.door.commandline import CONF, CommandLine, option_faults
 from pipeline.door.config import faults, sound
 from pipeline.door.scalars import misread
 from pipeline.door.words import nearest
-from pipeline.results.folder.status import Terminated
+from pipeline.results.folder.status import Terminated, sigterm_raises
 from pipeline.schema import ConfigError
 
 VERSION_BASE = "1.3"
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+STOPPED = "stopped: whole rounds that were measured are in the folder of the run"
 
 
 def main() -> None:
     try:
-        sys.exit(_main())
+        with sigterm_raises():
+            sys.exit(_main())
     except KeyboardInterrupt:
-        _told(["stopped: whole rounds that were measured are in the folder of the run"])
+        _told([STOPPED])
         sys.exit(INTERRUPTED)
+    except Terminated:
+        _told([STOPPED])
+        raise
 
 
 def _main() -> int:

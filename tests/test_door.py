@@ -1,6 +1,7 @@
 """The command line to the exit code: what the door tells about bad input, and what it does with good input."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -185,6 +186,8 @@ BAD_INPUT = [
         [("serve.mix.0.prompt_len: kind list has no median, sigma, low, high", "'workloads.serve.mix=[{...}]'")],
     ),
     ([SHORT, "measure.l2=hot"], [("measure.l2='hot'", "warm, cold or both")]),
+    (["+exp=self_test", "measure.seconds=3"], [("measure.seconds=3:", "a self test makes all rounds", "null")]),
+    (["+exp=self_test", "measure.stop=decided"], [("measure.stop=decided:", "a self test", "measure.stop=budget")]),
     (["+exp=self_test", "self_test.stage=score"], [("self_test.stage='score'", "ingest, attend or emit")]),
     (["+exp=self_test", "self_test.delays=[2]"], [("self_test.delays.0=2", "above 0 and below 1")]),
     # between the parts
@@ -323,9 +326,16 @@ def test_ctrl_c_stops_a_multirun(ran, monkeypatch):
     assert [config.seed for config in ran] == [6]
 
 
-def test_sigterm_stops_a_multirun(ran, monkeypatch):
+def test_sigterm_stops_a_multirun(ran, monkeypatch, capsys):
     assert enter(monkeypatch, "-m", SHORT, "seed=5,0") == 143
     assert [config.seed for config in ran] == [5]
+    assert capsys.readouterr().err == f"{door.STOPPED}\n"
+
+
+def test_sigterm_before_there_is_a_run_is_told_as_well(ran, monkeypatch, capsys):
+    monkeypatch.setattr(door, "_faults", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    assert enter(monkeypatch, SHORT) == 143
+    assert not ran and capsys.readouterr().err == f"{door.STOPPED}\n"
 
 
 def test_a_job_that_exits_has_failed_and_stops_no_other(ran, monkeypatch, capsys):

@@ -9,10 +9,13 @@ import triton.language as tl
 from torch import Tensor
 
 from kernels.overlap import launch_options, wait_for_inputs
-from kernels.select.knobs import check_powers_of_two
+from kernels.select.knobs import check_powers_of_two, check_range
 from kernels.select.threshold import NO_ENTRY, bound, search
 
+LEAST_BLOCK = 128  # four scores for each thread of a warp
 LARGEST_BLOCK = 32768  # scores that the threads of one program can hold
+MOST_WARPS = 32
+MOST_LEFT = 1024  # scores that one program can compare each with each
 LONG = 8192  # scores; longer rows take 32 warps or several chunks
 
 
@@ -38,6 +41,9 @@ class TopK:
 
     def __post_init__(self) -> None:
         check_powers_of_two(least_block=self.least_block, block=self.block, warps=self.warps, finish=self.finish)
+        check_range(LEAST_BLOCK, LARGEST_BLOCK, least_block=self.least_block, block=self.block)
+        check_range(1, MOST_WARPS, warps=self.warps)
+        check_range(1, MOST_LEFT, finish=self.finish)
 
     def refuses(self, model: Model) -> str | None:
         if 2 * model.topk > LARGEST_BLOCK:
@@ -84,7 +90,9 @@ class TopK:
 
     def _warps(self, programs: int, block: int) -> int:
         many = programs >= self.many_rows
-        return min(self.warps or max(block // (2048 if many else 1024), 2 if many else 4), block // 128, 32)
+        return min(
+            self.warps or max(block // (2048 if many else 1024), 2 if many else 4), block // LEAST_BLOCK, MOST_WARPS
+        )
 
 
 @triton.jit(do_not_specialize=["width", "topk"])

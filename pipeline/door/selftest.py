@@ -49,6 +49,13 @@ def measured(measure: Measure, engine: Engine) -> Iterator[str]:
         yield f"measure.scope={measure.scope}: a self test finds delays in whole steps; set measure.scope=stack"
     if not measure.control:
         yield "measure.control=false: a self test compares with a control; set measure.control=true"
+    if measure.seconds is not None:
+        yield (
+            f"measure.seconds={measure.seconds:g}: a self test makes all rounds of every run; set measure.seconds=null "
+            "and measure.rounds to what one run is to have"
+        )
+    if measure.stop == "decided":
+        yield "measure.stop=decided: a self test makes all rounds of every run; set measure.stop=budget"
     if measure.l2 == "both":
         yield "measure.l2=both: a self test takes one mode at a time; set measure.l2=warm or measure.l2=cold"
     if engine.graph == "both":

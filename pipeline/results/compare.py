@@ -73,12 +73,24 @@ def read(folder: Path) -> Finished:
         summary = read_summary(folder)
         if not summary.cases:
             raise ValueError("summary.json holds no case")
+        for case in summary.cases:
+            _refuse_reversed(case)
         return Finished(folder.resolve().name, fingerprint(config, read_provenance(folder)), summary)
     except CompareError:
         raise
     except (OSError, ValueError, TypeError, KeyError, AttributeError, YAMLError, OmegaConfBaseException) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise CompareError(f"{folder}: not the folder of a run that was summarised: {reason}") from error
+
+
+def _refuse_reversed(case: CaseSummary) -> None:
+    for arm in case.arms.values():
+        for metric, (low, high) in arm.intervals.items():
+            if not low <= high:
+                raise ValueError(
+                    f"summary.json: case {case.case}, arm {arm.arm}: the interval of {metric} ends at {high:g}, below "
+                    f"its start {low:g}"
+                )
 
 
 def refuse_unknown(declared: Sequence[str], one: Parts, other: Parts) -> None:

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"  # read by MLflow when it is imported
 
+from alembic.util.exc import CommandError
 from filelock import FileLock, Timeout
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, Run, RunStatus, ViewType
@@ -31,12 +32,13 @@ from pipeline.schema import Config
 PARAMS_AT_ONCE = 100
 METRICS_AT_ONCE = 1000
 LOCK_SECONDS = 600
+OTHER_VERSION = "the store was made by another version of MLflow; use that one or choose another track.uri"
 TRAINING = "workflowType=machine_learning"  # else MLflow opens its pages for prompts and traces
 ARTIFACTS = ("report.md", "report.html", "config.yaml", "summary.json", "provenance.json", "samples.csv.gz")
 FOLDERS = ("plots", "samples")
 
 log = logging.getLogger(__name__)
-logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)
+logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
 logging.getLogger("alembic").setLevel(logging.WARNING)
 
 
@@ -175,8 +177,9 @@ def _reached(config: Config, outputs: Path) -> Iterator[_Store]:
             uri = f"sqlite:///{path}"
             client = MlflowClient(uri, uri)
             yield _Store(client, uri, _experiment(client, config.name, outputs, uri))
-    except (OSError, Timeout, sqlite3.Error, SQLAlchemyError, MlflowException) as error:
+    except (OSError, Timeout, sqlite3.Error, SQLAlchemyError, MlflowException, CommandError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        reason = f"{OTHER_VERSION}: {reason}" if isinstance(error, CommandError) else reason
         raise TrackError(f"the MLflow store {path} cannot be used: {reason}") from error
 
 

@@ -30,6 +30,22 @@ def test_any_scores(case):
     assert entries_of(case.run(TopK(), "cpu")) == [sorted(row) for row in case.expected()]
 
 
+@pytest.mark.parametrize(
+    ("knob", "value", "allowed"),
+    [
+        ("finish", 2048, "from 1 to 1024"),
+        ("block", 1, "from 128 to 32768"),
+        ("block", 65536, "from 128 to 32768"),
+        ("least_block", 1, "from 128 to 32768"),
+        ("least_block", 65536, "from 128 to 32768"),
+        ("warps", 64, "from 1 to 32"),
+    ],
+)
+def test_a_knob_that_no_kernel_can_take_is_refused(knob, value, allowed):
+    with pytest.raises(ValueError, match=f"^{knob}={value}: must be {allowed}$"):
+        TopK(**{knob: value})
+
+
 @pytest.mark.parametrize("kind", ["normal", "zeros", "levels", "outlier", "constant"])
 @pytest.mark.parametrize(
     ("width", "k", "knobs"),

@@ -155,6 +155,14 @@ def test_an_interval_that_holds_no_time_gives_no_bounds():
     assert all(pair.ratio == 1.0 for pair in found)
 
 
+def test_an_interval_that_ends_below_its_start_is_told(tmp_path, capsys):
+    broken = run(tmp_path, scaled(1.0))
+    tree = json.loads((broken / "summary.json").read_text())
+    tree["cases"][0]["arms"]["batch"]["intervals"]["tpot"][1] = 0.0
+    (broken / "summary.json").write_text(json.dumps(tree))
+    assert "arm batch: the interval of tpot ends at 0, below its start" in told(capsys, broken, run(tmp_path))
+
+
 def test_a_configuration_of_an_older_version_is_compared_all_the_same(tmp_path):
     one, other = run(tmp_path), run(tmp_path)
     text = (one / "config.yaml").read_text()

@@ -1,4 +1,8 @@
 import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -6,6 +10,8 @@ from mlflow import MlflowClient
 
 from pipeline.results import track as module
 from pipeline.results.track import TrackError, prepare, track
+from pipeline.results.tracking import reach_tracker
+from pipeline.schema import ConfigError
 from tests.results.cases import config
 from tests.results.uploads import client, recorded
 
@@ -48,6 +54,39 @@ def test_a_broken_store_is_told_at_once_with_the_way_out(break_it, tmp_path):
         track(folder, *rest)
     first, second = str(error.value).splitlines()
     assert first.startswith(f"the MLflow store {tmp_path}/mlflow.db cannot be used: ")
+    assert second == f"Upload later: python -m pipeline.results.track {folder}"
+
+
+def foreign(store, *statements):
+    with closing(sqlite3.connect(store)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+        connection.commit()
+
+
+def test_a_store_of_another_version_is_told_with_the_way_out(tmp_path):
+    folder, chosen, *rest = recorded(tmp_path)
+    foreign(
+        tmp_path / "mlflow.db",
+        "CREATE TABLE alembic_version (version_num VARCHAR(32))",
+        "INSERT INTO alembic_version VALUES ('ffffffffffff')",
+    )
+    with pytest.raises(ConfigError) as at_the_start:
+        reach_tracker(chosen)
+    assert "the store was made by another version of MLflow; use that one" in at_the_start.value.lines[0]
+    assert "\n" not in at_the_start.value.lines[0]
+    with pytest.raises(TrackError) as after:
+        track(folder, chosen, *rest)
+    assert str(after.value).splitlines()[1:] == [f"Upload later: python -m pipeline.results.track {folder}"]
+
+
+def test_a_database_of_another_program_is_told_on_one_line(tmp_path):
+    folder, *_ = recorded(tmp_path)
+    foreign(tmp_path / "mlflow.db", "CREATE TABLE experiments (x INTEGER)")
+    command = [sys.executable, "-m", "pipeline.results.track", folder]
+    done = subprocess.run(command, timeout=100, capture_output=True, text=True)
+    first, second = done.stderr.splitlines()
+    assert done.returncode == 1 and first.startswith(f"the MLflow store {tmp_path}/mlflow.db cannot be used: ")
     assert second == f"Upload later: python -m pipeline.results.track {folder}"
 
 

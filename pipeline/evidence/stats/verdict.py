@@ -25,14 +25,17 @@ def certain_bias(control: Interval | None) -> float:
 
 def verdict(interval: Interval, control: Interval | None, margin: float, resolution: float = 0.0) -> str:
     noise = noise_floor(control, resolution)
-    return verdict_beyond(interval.low, interval.high, noise, certain_bias(control), margin)
+    return verdict_beyond(interval.low, interval.high, noise, certain_bias(control), margin, resolution)
 
 
-def verdict_beyond(low: float | None, high: float | None, noise: float | None, bias: float, margin: float) -> str:
-    """Of an interval from low to high; `noise` and `bias` as above."""
+def verdict_beyond(
+    low: float | None, high: float | None, noise: float | None, bias: float, margin: float, resolution: float = 0.0
+) -> str:
+    """Of an interval from low to high; `noise` and `bias` as above. `resolution` counts where there is no noise."""
     if low is None or high is None:
         return "UNDECIDED"
-    faster, slower = (1 - margin, 1 + margin) if noise is None else (1 / (1 + noise), 1 + noise)
+    beyond = max(margin, resolution)
+    faster, slower = (1 - beyond, 1 + beyond) if noise is None else (1 / (1 + noise), 1 + noise)
     if high < faster:
         return "FASTER"
     if low > slower:

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,27 @@ def replacing(path: Path) -> Iterator[Path]:
         os.replace(draft, path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def replacing_folder(path: Path) -> Iterator[Path]:
+    """The same with a folder: where the block fails, `path` holds what it held."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft, before = (path.with_name(f".{secrets.token_hex(4)}.{path.name}") for _ in range(2))
+    draft.mkdir()
+    try:
+        yield draft
+        if path.exists():
+            path.rename(before)
+        try:
+            draft.rename(path)
+        except OSError:
+            if before.exists():
+                before.rename(path)
+            raise
+        shutil.rmtree(before, ignore_errors=True)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
 
 
 def write_text(path: Path, text: str) -> None:

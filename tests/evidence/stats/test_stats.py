@@ -73,6 +73,13 @@ def test_nothing_below_what_equal_arms_differ_by_for_good_is_real():
     assert verdict(Interval(1.001, 1.0008, 1.0012, 40), quiet, 0.02) == "SLOWER"
 
 
+def test_without_a_control_a_margin_below_the_resolution_makes_nothing_real():
+    assert verdict(Interval(0.9987, 0.9985, 0.9989, 40), None, 0.0005, 0.002) == "UNDECIDED"
+    assert verdict(Interval(1.0013, 1.0011, 1.0015, 40), None, 0.0005, 0.002) == "UNDECIDED"
+    assert verdict(Interval(0.997, 0.9965, 0.9975, 40), None, 0.0005, 0.002) == "FASTER"
+    assert verdict(Interval(0.997, 0.9965, 0.9975, 40), None, 0.02, 0.002) == "SAME"
+
+
 def test_few_rounds_decide_nothing():
     interval = paired_interval(np.full(4, 0.5), np.full(4, 1.0), RULE)
     assert interval == Interval(0.5, None, None, 4, (np.log(0.5),) * 4)
