@@ -34,7 +34,7 @@ from pipeline.results.tracking import reach_tracker, tracked
 from pipeline.schema import Config
 from pipeline.work.workload import cases
 
-FIRST_LOOK = 20  # rounds that tell how long a step is
+FIRST_LOOK = 20  # rounds of all arms, which tell how long a step is where so many take turns
 
 
 def self_test(config: Config, overrides: Sequence[str] = ()) -> Outcome:
@@ -52,22 +52,22 @@ def self_test(config: Config, overrides: Sequence[str] = ()) -> Outcome:
         with terminal.progress() as advance:
             cycles = cycles_per_second(stack.device)
             nothing = waiting(0, cycles)
-            undelayed = Arms(stack, {baseline: _delayed(own, asked.stage, nothing)}, reference)
-            progress = partial(advance, f"{case.name}, {len(undelayed.stages)} arms")
+            names = [baseline, CONTROL, SAME, *map(delay_name, asked.delays)]
+            undelayed = Arms(stack, {name: _delayed(own, asked.stage, nothing) for name in names}, reference)
+            progress = partial(advance, f"{case.name}, how long a step is")
             first = _look(trial, undelayed, FIRST_LOOK, Listeners(on_progress=progress))
             step = float(np.median(first.samples.seconds))
             calls = len(stack.kinds)  # of the stage, in a step
             waits = [nothing, *(waiting(share * step / calls, cycles) for share in asked.delays)]
             before = seconds_alone(waits, stack.device)
-            names = [SAME, *map(delay_name, asked.delays)]
-            every = zip([baseline, CONTROL, *names], [nothing, nothing, *waits], strict=True)
+            every = zip(names, [nothing, nothing, *waits], strict=True)
             arms = Arms(stack, {name: _delayed(own, asked.stage, wait) for name, wait in every}, reference)
             progress = partial(advance, f"{case.name}, {len(arms.stages)} arms")
             listeners = Listeners(partial(write_samples, record), progress)
             examined = _look(trial, arms, asked.runs * config.measure.rounds, listeners, beside)
             alone = np.mean([before, seconds_alone(waits, stack.device)], axis=0) * calls
         shares = [0.0, *asked.delays]
-        delays = [Delay(*each) for each in zip(names, shares, (alone - alone[0]).tolist(), strict=True)]
+        delays = [Delay(*each) for each in zip(names[2:], shares, (alone - alone[0]).tolist(), strict=True)]
         write_json(record.folder / "delays.json", [asdict(delay) for delay in delays])
         samples, checks, rule = examined.samples, examined.checks, rule_for(config, family([(case, "")], "stack"))
         found = detect(case, trial.steps, samples, rule, CONTROL, delays, config.measure.rounds)

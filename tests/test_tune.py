@@ -29,4 +29,5 @@ def test_every_job_is_sound_and_differs_from_the_others(name):
 
 
 def test_a_search_for_every_stage_that_was_tuned():
-    assert SEARCHES == ["tune_attend", "tune_compress", "tune_locate"]
+    stages = ("attend", "combine", "compress", "locate", "score", "topk")
+    assert [f"tune_{stage}" for stage in stages] == SEARCHES

@@ -17,7 +17,10 @@ from pipeline.results.folder.status import close_if_dead, read_status
 from pipeline.results.report.stages import ELSEWHERE
 
 PROJECT = Path(__file__).resolve().parents[2]
-USAGE = "usage: python -m pipeline.results.publish FOLDER TARGET: the folder of a finished run, and where to"
+ENDED = ("finished", "failed")  # a failed arm, bar or gate is in the report
+USAGE = (
+    "usage: python -m pipeline.results.publish FOLDER TARGET: the folder of a run that came to its end, and where to"
+)
 WHOLE = ("summary.json", "samples.csv.gz")
 MARKS = ("summary.json", "report.md", "exp/again.yaml")
 HELD = {"summary.json", "samples.csv.gz", "report.md", "exp", "plots"}
@@ -30,7 +33,7 @@ class PublishError(ValueError):
 
 
 def publish(folder: Path, target: Path) -> None:
-    """Replaces an earlier publication in `target`. PublishError where `folder` is not that of a finished run with a
+    """Replaces an earlier publication in `target`. PublishError where `folder` is not that of an ended run with a
     report, or `target` holds anything else; then nothing has changed."""
     folder, place = folder.resolve(), target.resolve()
     _refuse(folder, place, target)
@@ -70,8 +73,8 @@ def _read(folder: Path, shown: Path) -> tuple[str, str]:
     except DAMAGED as error:
         reason = (" ".join(str(error).split()) or type(error).__name__)[:300]
         raise PublishError(f"{folder} is not the folder of a run with a report: {reason}") from error
-    if status != "finished":
-        raise PublishError(f"{folder}: the run is {status}; only a finished one is published")
+    if status not in ENDED:
+        raise PublishError(f"{folder}: the run is {status}; only one that came to its end is published")
     report, configuration = (
         _placed(text, {folder, origin or folder}, shown).replace(
             provenance.platform, provenance.platform.partition("-")[0]
