@@ -126,7 +126,8 @@ def test_a_damaged_run_leaves_the_earlier_publication(folder, tmp_path, capsys, 
 @pytest.mark.parametrize("status", ["running", "killed"])
 def test_only_a_run_that_came_to_its_end_is_published(folder, capsys, status):
     write_status(folder, status)
-    assert refused(capsys, folder, "docs") == f"{folder}: the run is {status}; only one that came to its end is published"
+    told = f"{folder}: the run is {status}; only one that came to its end is published"
+    assert refused(capsys, folder, "docs") == told
     assert not Path("docs").exists()
 
 
