@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.engine.arms.arm import Arm, StackArm
+from pipeline.engine.arms.arm import Arm, ArmFailed, StackArm
 from pipeline.engine.arms.bench import Arms
 from pipeline.engine.layer import LayerOutput
 from pipeline.evidence.samples import Samples
 from pipeline.evidence.timing.clock import Clock
 from pipeline.evidence.timing.instruments import Instruments
-from pipeline.evidence.timing.measure import Advance, ArmFailed, Design, Hooks, Rounds, measure
+from pipeline.evidence.timing.measure import Advance, Design, Hooks, Rounds, measure
 from pipeline.evidence.timing.modes import Trial
 
 

@@ -4,9 +4,8 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from pipeline.engine.arms.arm import StackArm
+from pipeline.engine.arms.arm import ArmFailed, StackArm
 from pipeline.engine.arms.bench import Arms, bench, timed
-from pipeline.engine.arms.replay import RecordingFailed
 from pipeline.evidence.attempt import Attempt, Listeners, design
 from pipeline.evidence.breakdown.apart import Apart, take_apart
 from pipeline.evidence.check import Checker, tolerance
@@ -15,7 +14,6 @@ from pipeline.evidence.summary import Check
 from pipeline.evidence.timing.clock import Clock, clock_for
 from pipeline.evidence.timing.compiles import Compiling, Counted
 from pipeline.evidence.timing.instruments import Instruments
-from pipeline.evidence.timing.measure import ArmFailed
 from pipeline.evidence.timing.modes import Trial
 from pipeline.evidence.timing.shared import Shared
 
@@ -54,14 +52,11 @@ def examine(trial: Trial, arms: Arms, listeners: Listeners, beside: Instruments 
                 beside.left_out.append(f"{trial.case.name}: no arm calls {asked.scope} in it")
                 return None
             measured = Attempt(number, trial, arms, able, beside).taken(runners, clock, after_checks)
-        except (ArmFailed, RecordingFailed) as failed:
+        except ArmFailed as failed:
             broken = able.pop(failed.arm)
-            when = (
-                "under the clock" if isinstance(failed, ArmFailed) else f"to record what {asked.scope} is called with"
-            )
             written = _restored(shared, built.arms)
             more = f"; by then {written}, which all arms share, had been written to" if written else ""
-            checks[broken.name] = _failed(broken, f"could not run {when}: {failed}{more}")
+            checks[broken.name] = _failed(broken, f"could not run {failed.doing}: {failed}{more}")
     listeners.on_progress(total, total)
     listeners.keep(measured)
     beside.compiling.note(measured)

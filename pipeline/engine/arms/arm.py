@@ -15,6 +15,14 @@ from pipeline.engine.stack import Blueprint
 from pipeline.schema import Engine, Kind
 
 
+class ArmFailed(Exception):
+    """What an arm raised where it ran for its turns under the clock; `doing` says what for."""
+
+    def __init__(self, arm: int, step: int, error: Exception, doing: str = "under the clock"):
+        super().__init__(f"step {step}: {type(error).__name__}: {error}")
+        self.arm, self.doing = arm, doing
+
+
 class Arm(Protocol):
     """What takes turns under the clock. `prepare` is not timed; `step` does its work `repeats` times.
 

@@ -57,8 +57,8 @@ def given(config: Config, case: Case, steps: Sequence[Step], blueprint: Blueprin
 def timed(arms: Sequence[StackArm], scope: str, cold: bool = False) -> Sequence[Arm]:
     """What runs under the clock: the arms, or one stage of each, as graphs where the arms are.
 
-    `cold`: one call a graph, for the second would find warm what the first left. RecordingFailed names the arm that
-    raised while the inputs of its stage were recorded.
+    `cold`: one call a graph, for the second would find warm what the first left. ArmFailed names the arm that raised
+    while the inputs of its stage were recorded.
     """
     if scope == "stack" or not arms:
         return arms

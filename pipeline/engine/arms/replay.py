@@ -5,19 +5,11 @@ from dataclasses import replace
 from typing import Any
 
 from kernels.contracts import Cover
-from pipeline.engine.arms.arm import StackArm, StageArm
+from pipeline.engine.arms.arm import ArmFailed, StackArm, StageArm
 from pipeline.engine.layer import Prefill, Stages
 from pipeline.engine.select import Select
 
 Calls = list[tuple[tuple[Any, ...], ...]]  # the arguments of each call of each step
-
-
-class RecordingFailed(Exception):
-    """What an arm raised while the inputs of its stage were recorded."""
-
-    def __init__(self, arm: int, step: int, error: Exception):
-        super().__init__(f"step {step}: {type(error).__name__}: {error}")
-        self.arm = arm
 
 
 class Recorder:
@@ -39,7 +31,7 @@ def stage_arms(arms: Sequence[StackArm], scope: str) -> list[StageArm]:
     """Stage `scope` of every arm, on what it is called with in the first arm that calls it; none where no arm does.
 
     Arms that lay out their keys in another way, gathered or at another width, have inputs of their own. The inputs are
-    those of one pass over the steps, held until the arms are dropped. RecordingFailed names the arm that raised.
+    those of one pass over the steps, held until the arms are dropped. ArmFailed names the arm that raised.
     """
     found: dict[tuple[bool, Cover], Calls] = {}
     for number, arm in enumerate(arms):
@@ -67,7 +59,7 @@ def _calls(number: int, source: StackArm, scope: str) -> Calls:
             recording.prepare(step)
             recording.step(step)
         except Exception as error:
-            raise RecordingFailed(number, step, error) from error
+            raise ArmFailed(number, step, error, f"to record what {scope} is called with") from error
         calls.append(tuple(recorder.calls))
     return calls
 

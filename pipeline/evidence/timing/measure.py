@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.engine.arms.arm import Arm
+from pipeline.engine.arms.arm import Arm, ArmFailed
 from pipeline.evidence.samples import capped
 from pipeline.evidence.stats import MINIMUM_BLOCKS
 from pipeline.evidence.timing.clock import Clock
@@ -43,14 +43,6 @@ class Design:
     def least(self) -> int:
         """Rounds that are made whatever the seconds, so that there can be an interval."""
         return min(self.rounds, MINIMUM_BLOCKS * self.block_rounds)
-
-
-class ArmFailed(Exception):
-    """What an arm raised under the clock, or while it was prepared for a step."""
-
-    def __init__(self, arm: int, step: int, error: Exception):
-        super().__init__(f"step {step}: {type(error).__name__}: {error}")
-        self.arm = arm
 
 
 @dataclass(eq=False)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pipeline.engine.arms.arm import ArmFailed
 from pipeline.engine.arms.parts import PER_GRAPH, Part, Place, Work
 from pipeline.evidence.breakdown import apart as apart_module
 from pipeline.evidence.breakdown.apart import take_apart
@@ -14,7 +15,6 @@ from pipeline.evidence.breakdown.shares import breakdowns
 from pipeline.evidence.costs import Roof
 from pipeline.evidence.stats import Rule
 from pipeline.evidence.timing.instruments import Instruments
-from pipeline.evidence.timing.measure import ArmFailed
 from pipeline.evidence.timing.modes import Trial
 from pipeline.evidence.timing.watch import CpuReading, Watch
 from pipeline.work.schedule import schedule
