@@ -43,7 +43,7 @@ def _score(items, deal, p_q, scale, stages, signals, SOURCES: gl.constexpr):
     D: gl.constexpr = queries.shape[1]
     SCORES: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [gl.num_warps(), 1], [16, BLOCK_N, 16])
     HEAD: gl.constexpr = gl.SliceLayout(1, SCORES)
-    QUERY: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [gl.num_warps(), 1], [1, 0])
+    QUERY: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [gl.num_warps(), 1], [1, 0])
     o_h = gl.arange(0, BLOCK_H, layout=gl.SliceLayout(1, QUERY))
     o_d = gl.arange(0, D, layout=gl.SliceLayout(0, QUERY))
     nothing = gl.zeros([BLOCK_H, BLOCK_N], gl.float32, layout=SCORES)
@@ -51,7 +51,7 @@ def _score(items, deal, p_q, scale, stages, signals, SOURCES: gl.constexpr):
     for i_item in range(gl.program_id(0), items, gl.num_programs(0)):
         place, _, start, stop = share_of(i_item, deal, BLOCK_H, BLOCK_N, SOURCES)
         o_head = place[1] + o_h
-        p_query = p_q + (place[0] * H + o_head)[:, None] * D + o_d[None, :]
+        p_query = (p_q + place[0] * H * D + o_head * D)[:, None] + o_d[None, :]
         async_copy.async_copy_global_to_shared(queries, p_query, mask=(o_head < H)[:, None])
         async_copy.commit_group()
         async_copy.wait_group(0)
@@ -103,7 +103,7 @@ def _multiply(
     D: gl.constexpr = keys.shape[2]
     VALUES: gl.constexpr = value_layout(gl.num_warps(), D)
     HEAD: gl.constexpr = gl.SliceLayout(1, VALUES)
-    o_row = gl.arange(0, BLOCK_H, layout=HEAD)
+    o_h = gl.arange(0, BLOCK_H, layout=HEAD)
     n = 0
     for i_item in range(gl.program_id(0), items, gl.num_programs(0)):
         place, _, start, stop = share_of(i_item, deal, BLOCK_H, BLOCK_N, SOURCES)
@@ -121,19 +121,17 @@ def _multiply(
         b_top = sums.index(0).load(HEAD)
         b_total = sums.index(1).load(HEAD)
         mbarrier.arrive(taken)
-        o_h = i_h + o_row
-        m_h = o_h < H
+        row = i_t * H + i_h
+        heads = H - i_h
         if SPLIT:
-            o_part = (i_s.to(gl.int64) * T + i_t) * H + o_h
-            gl.store(p_lse + o_part, gl.where(b_total > 0, b_top + gl.log2(b_total), NONE), mask=m_h)
-            m_h = m_h & (stop > start)
-        else:
-            o_part = i_t * H + o_h
-            if SINK:
-                b_sink = gl.load(p_sink + o_h, mask=m_h, other=0.0) * LOG2E
-                b_total += gl.exp2(b_sink - gl.where(b_top == NONE, 0.0, b_top))
+            row += i_s.to(gl.int64) * T * H
+            gl.store(p_lse + row + o_h, gl.where(b_total > 0, b_top + gl.log2(b_total), NONE), mask=o_h < heads)
+            heads = gl.where(stop > start, heads, 0)
+        elif SINK:
+            b_sink = gl.load(p_sink + i_h + o_h, mask=o_h < heads, other=0.0) * LOG2E
+            b_total += gl.exp2(b_sink - gl.where(b_top == NONE, 0.0, b_top))
         b_out = b_out * (1.0 / gl.where(b_total == 0, 1.0, b_total))[:, None]
-        write(p_out, o_part, m_h, b_out)
+        write(p_out + row * D, heads, b_out)
 
 
 @gluon.jit(do_not_specialize=UNSPECIALISED, do_not_specialize_on_alignment=UNALIGNED)
@@ -172,6 +170,8 @@ def _attend(
     queries = gl.allocate_shared_memory(gl.bfloat16, [BLOCK_H, D], OPERAND)
     keys = gl.allocate_shared_memory(gl.bfloat16, [2, BLOCK_N, D], OPERAND)
     weights = gl.allocate_shared_memory(gl.bfloat16, [2, BLOCK_H, BLOCK_N], OPERAND)
+    slots = gl.allocate_shared_memory(gl.int32, [2, BLOCK_N], VECTOR)
+    scales = gl.allocate_shared_memory(gl.int64, [2, BLOCK_N], VECTOR)
     bars = gl.allocate_shared_memory(gl.float32, [2, BLOCK_N], VECTOR)
     shrinks = gl.allocate_shared_memory(gl.float32, [2, BLOCK_H], VECTOR)
     sums = gl.allocate_shared_memory(gl.float32, [2, BLOCK_H], VECTOR)
@@ -192,7 +192,7 @@ def _attend(
     p_slots = (p_slots0, p_slots1)
     strides = (stride_slots0, stride_slots1)
     deal = (p_lengths0, p_lengths1, width0, width1, H, splits)
-    bring_stages = (keys, bars, brought, used)
+    bring_stages = (keys, slots, scales, bars, brought, used)
     score_stages = (queries, keys, bars, weights, shrinks, sums, brought)
     multiply_stages = (keys, weights, shrinks, sums)
     signals = (scored, used, closed, taken)

@@ -148,10 +148,13 @@ def _attend(
     BRING_REGISTERS: gl.constexpr,
 ):
     OPERAND: gl.constexpr = gl.NVMMASharedLayout(128, 16, 2)
+    VECTOR: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0])
     queries = gl.allocate_shared_memory(gl.bfloat16, [BLOCK_H, D], OPERAND)
     keys = gl.allocate_shared_memory(gl.bfloat16, [STAGES, BLOCK_N, D], OPERAND)
     weights = gl.allocate_shared_memory(gl.bfloat16, [BLOCK_H, BLOCK_N], OPERAND)
-    bars = gl.allocate_shared_memory(gl.float32, [STAGES, BLOCK_N], gl.SwizzledSharedLayout(1, 1, 1, [0]))
+    slots = gl.allocate_shared_memory(gl.int32, [2, BLOCK_N], VECTOR)
+    scales = gl.allocate_shared_memory(gl.int64, [2, BLOCK_N], VECTOR)
+    bars = gl.allocate_shared_memory(gl.float32, [STAGES, BLOCK_N], VECTOR)
     brought = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     used = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     for i in gl.static_range(STAGES):
@@ -164,7 +167,7 @@ def _attend(
     strides = (stride_slots0, stride_slots1)
     deal = (p_lengths0, p_lengths1, width0, width1, H, splits)
     stages = (queries, keys, bars, weights)
-    rows = (keys, bars, brought, used)
+    rows = (keys, slots, scales, bars, brought, used)
     gl.warp_specialize(
         [
             (

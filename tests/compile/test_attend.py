@@ -66,10 +66,10 @@ def hopper_constants(fp8: bool, split: bool, page_size: int = 64) -> dict:
 
 @pytest.mark.parametrize(("fp8", "split", "page_size"), [(True, False, 64), (True, True, 2), (False, False, 64)])
 def test_hopper_heads(fp8, split, page_size):
-    """What spills, outside the products' loop, is what the dispatch of the three kinds of warps keeps for all."""
+    """What is spilled is read again behind the loads of a tile. Triton 3.6 spills nothing here, 3.7 four values."""
     constants = hopper_constants(fp8, split, page_size)
     made = build(hopper_heads._attend, hopper_arguments(fp8, split), constants, num_warps=hopper_heads.MULTIPLY_WARPS)
-    assert made.spilled <= 96 and made.shared <= 227 << 10
+    assert made.spilled <= 16 and made.shared <= 227 << 10
     assert "wgmma.mma_async.sync.aligned.m64n128k16" in made.text and "setmaxnreg.inc" in made.text
 
 

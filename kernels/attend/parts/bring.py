@@ -1,7 +1,8 @@
 """The warps that bring rows into shared memory, in Gluon: tiles of keys, as bf16, in the order of the items.
 
-A program works through items (some heads, a token, a split of its keys); tiles are counted over all of them. Shared
-memory holds STAGES tiles: `brought` tells the readers that one is there, `used` that it may be overwritten.
+A program works through items (some heads, a token, a split of its keys); its tiles are one row of them over all its
+items. Slots are read two tiles ahead, rows of an fp8 cache one tile ahead. Shared memory holds STAGES tiles: `brought`
+tells the readers that one is there, `used` that it may be overwritten.
 """
 
 import triton.experimental.gluon.language as gl
@@ -23,7 +24,7 @@ def share_of(i_item, deal, BLOCK_H: gl.constexpr, BLOCK_N: gl.constexpr, SOURCES
     i_s = i_item // blocks % splits
     i_t = (i_item // blocks // splits).to(gl.int64)
     length0 = gl.minimum(gl.maximum(gl.load(p_lengths0 + i_t), 0), width0)
-    length1 = 0
+    length1 = gl.to_tensor(0)
     if SOURCES == 2:
         length1 = gl.minimum(gl.maximum(gl.load(p_lengths1 + i_t), 0), width1)
     tiles0 = (length0 + BLOCK_N - 1) // BLOCK_N
@@ -34,13 +35,41 @@ def share_of(i_item, deal, BLOCK_H: gl.constexpr, BLOCK_N: gl.constexpr, SOURCES
 
 
 @gluon.jit
-def _slots(i_tile, lengths, p_slots0, p_slots1, o_row, BLOCK_N: gl.constexpr):
-    """int32 [BLOCK_N]: the slots of a tile, -1 past the end. Tiles of the first source come first."""
+def _open(i_item, items, deal, BLOCK_H: gl.constexpr, BLOCK_N: gl.constexpr, SOURCES: gl.constexpr):
+    """Of i_item, or the next item of this program that has tiles: its number, first tile and end, lengths, token.
+
+    Where none has, the end is no further than the first tile.
+    """
+    place, lengths, start, stop = share_of(i_item, deal, BLOCK_H, BLOCK_N, SOURCES)
+    while (start >= stop) & (i_item + gl.num_programs(0) < items):
+        i_item += gl.num_programs(0)
+        place, lengths, start, stop = share_of(i_item, deal, BLOCK_H, BLOCK_N, SOURCES)
+    return i_item, start, stop, lengths, place[0].to(gl.int32)
+
+
+@gluon.jit
+def _copy_slots(target, opened, tables, BLOCK_N: gl.constexpr):
+    """Starts to copy those of the next tile, int32; how many there are, 0 past the end; whether of the first source."""
+    p_slots, strides = tables
+    _, i_tile, stop, lengths, i_t = opened
     length0, length1, tiles0 = lengths
     first = i_tile < tiles0
-    column = (i_tile - gl.where(first, 0, tiles0)) * BLOCK_N + o_row
-    inside = column < gl.where(first, length0, length1)
-    return gl.load(gl.where(first, p_slots0, p_slots1) + column, mask=inside, other=-1)
+    column = (i_tile - gl.where(first, 0, tiles0)) * BLOCK_N
+    count = gl.where(i_tile < stop, gl.minimum(gl.where(first, length0, length1) - column, BLOCK_N), 0)
+    p_row = gl.where(first, p_slots[0] + i_t.to(gl.int64) * strides[0], p_slots[1] + i_t.to(gl.int64) * strides[1])
+    o_column = gl.arange(0, BLOCK_N, layout=gl.BlockedLayout([1], [32], [gl.num_warps()], [0]))
+    async_copy.async_copy_global_to_shared(target, p_row + column + o_column, mask=o_column < count)
+    return count, first
+
+
+@gluon.jit
+def _after(opened, items, deal, BLOCK_H: gl.constexpr, BLOCK_N: gl.constexpr, SOURCES: gl.constexpr):
+    """What is open when one more tile is done."""
+    i_item, i_tile, stop, lengths, i_t = opened
+    i_tile += 1
+    if (i_tile >= stop) & (i_item + gl.num_programs(0) < items):
+        i_item, i_tile, stop, lengths, i_t = _open(i_item + gl.num_programs(0), items, deal, BLOCK_H, BLOCK_N, SOURCES)
+    return i_item, i_tile, stop, lengths, i_t
 
 
 @gluon.jit
@@ -73,38 +102,51 @@ def bring(
 ):
     PAGES: gl.constexpr = (PAGE0, PAGE1)
     STRIDES: gl.constexpr = (STRIDE0, STRIDE1)
-    keys, bars, brought, used = stages
+    keys, slots, scales, bars, brought, used = stages
     STAGES: gl.constexpr = keys.shape[0]
     BLOCK_N: gl.constexpr = keys.shape[1]
     D: gl.constexpr = keys.shape[2]
+    tables = (p_slots, strides)
     tiles_as_words = keys._reinterpret(gl.int32, [STAGES, BLOCK_N, D // 2], gl.NVMMASharedLayout(128, 32, 2))
     o_row = gl.arange(0, BLOCK_N, layout=gl.SliceLayout(1, fp8_rows.group_layout(gl.num_warps())))
+    opened = _open(gl.program_id(0), items, deal, BLOCK_H, BLOCK_N, SOURCES)
+    count, first = _copy_slots(slots.index(0), opened, tables, BLOCK_N)
+    opened = _after(opened, items, deal, BLOCK_H, BLOCK_N, SOURCES)
+    count_next, first_next = _copy_slots(slots.index(1), opened, tables, BLOCK_N)
+    async_copy.commit_group()
+    async_copy.wait_group(0)
+    b_slots = gl.where(o_row < count, slots.index(0).load(o_row.type.layout), -1)
+    if FP8:
+        rows = fp8_rows.rows_of(b_slots, first, caches, D, PAGES, STRIDES)
+        words = fp8_rows.read_ahead(rows, D)
+        fp8_rows.copy_scales(scales.index(0), rows)
+        async_copy.commit_group()
+        async_copy.wait_group(0)
     n = 0
-    for i_item in range(gl.program_id(0), items, gl.num_programs(0)):
-        place, lengths, start, stop = share_of(i_item, deal, BLOCK_H, BLOCK_N, SOURCES)
-        p_slots0 = p_slots[0] + place[0] * strides[0]
-        p_slots1 = p_slots[1] + place[0] * strides[1]
-        b_slots = _slots(start, lengths, p_slots0, p_slots1, o_row, BLOCK_N)
-        b_later = _slots(start + 1, lengths, p_slots0, p_slots1, o_row, BLOCK_N)
+    while count > 0:
+        stage = n % STAGES
+        opened = _after(opened, items, deal, BLOCK_H, BLOCK_N, SOURCES)
+        b_next = gl.where(o_row < count_next, slots.index((n + 1) % 2).load(o_row.type.layout), -1)
+        count_later, first_later = _copy_slots(slots.index(n % 2), opened, tables, BLOCK_N)
+        mbarrier.wait(used.index(stage), n // STAGES % 2 ^ 1)
         if FP8:
-            words, scales = fp8_rows.read(b_slots, start < lengths[2], caches, D, PAGES, STRIDES)
-        for i in range(start, stop):
-            stage = n % STAGES
-            mbarrier.wait(used.index(stage), n // STAGES % 2 ^ 1)
-            if FP8:
-                tile = tiles_as_words.index(stage)
-                fp8_rows.copy_rope(tile, b_slots, i < lengths[2], caches, PAGES, STRIDES)
-                async_copy.commit_group()
-                fp8_rows.keep(words, scales, tile)
-            else:
-                _copy(keys.index(stage), b_slots, i < lengths[2], caches, PAGES, STRIDES)
-                async_copy.commit_group()
-            async_copy.wait_group(0)
-            fence_async_shared()
-            bars.index(stage).store(gl.where(b_slots >= 0, 0.0, NONE))
-            mbarrier.arrive(brought.index(stage))
-            n += 1
-            b_slots = b_later
-            if FP8:
-                words, scales = fp8_rows.read(b_slots, i + 1 < lengths[2], caches, D, PAGES, STRIDES)
-            b_later = _slots(i + 2, lengths, p_slots0, p_slots1, o_row, BLOCK_N)
+            tile = tiles_as_words.index(stage)
+            there = rows[2]
+            b_scales = scales.index(n % 2).load(o_row.type.layout)
+            fp8_rows.copy_rope(tile, rows)
+            following = fp8_rows.rows_of(b_next, first_next, caches, D, PAGES, STRIDES)
+            fp8_rows.copy_scales(scales.index((n + 1) % 2), following)
+            async_copy.commit_group()
+            words = fp8_rows.turn(words, b_scales, tile, rows, following)
+            rows = following
+        else:
+            there = b_slots >= 0
+            _copy(keys.index(stage), b_slots, first, caches, PAGES, STRIDES)
+            async_copy.commit_group()
+        async_copy.wait_group(0)
+        fence_async_shared()
+        bars.index(stage).store(gl.where(there, 0.0, NONE))
+        mbarrier.arrive(brought.index(stage))
+        n += 1
+        b_slots, first, count = b_next, first_next, count_next
+        first_next, count_next = first_later, count_later

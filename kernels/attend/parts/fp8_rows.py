@@ -26,56 +26,84 @@ def word_layout(warps):
     return gl.BlockedLayout([1, 8], [8, 4], [warps, 1], [1, 0])
 
 
+@gluon.constexpr_function
+def _groups_ahead(width):
+    return max((width - ROPE.value) // GROUP.value - 1, 1)
+
+
 @gluon.jit
-def read(slots, first, caches, D: gl.constexpr, PAGES: gl.constexpr, STRIDES: gl.constexpr):
-    """For each group of channels words [N, 16], four e4m3 in each; and the scales [N], a byte for each group."""
-    GROUPS: gl.constexpr = (D - ROPE) // GROUP
-    DATA_ROW: gl.constexpr = GROUPS * GROUP + 2 * ROPE
-    live = slots >= 0
+def rows_of(slots, first, caches, D: gl.constexpr, PAGES: gl.constexpr, STRIDES: gl.constexpr):
+    """Pointers to the words and to the scales of each slot's row, int32 and int64 [N]; and whether there is one."""
+    DATA_ROW: gl.constexpr = D + ROPE
     p_page, row = locate(slots, first, caches, PAGES, STRIDES)
     page = PAGES[0]
     if PAGES[0] != PAGES[1]:
         page = gl.where(first, PAGES[0], PAGES[1])
-    p_scale = p_page + (page * DATA_ROW + row * SCALE_ROW)
-    scales = gl.load(p_scale.to(gl.pointer_type(gl.int64), bitcast=True), mask=live, other=0)
     p_word = (p_page + row * DATA_ROW).to(gl.pointer_type(gl.int32), bitcast=True)
-    o_word = gl.arange(0, GROUP // 4, layout=gl.SliceLayout(0, group_layout(gl.num_warps())))
-    words = ()
-    for g in gl.static_range(GROUPS):
-        words += (gl.load(p_word[:, None] + (g * (GROUP // 4) + o_word)[None, :], mask=live[:, None], other=0),)
-    return words, scales
+    p_scale = (p_page + (page * DATA_ROW + row * SCALE_ROW)).to(gl.pointer_type(gl.int64), bitcast=True)
+    return p_word, p_scale, slots >= 0
 
 
 @gluon.jit
-def copy_rope(tile, slots, first, caches, PAGES: gl.constexpr, STRIDES: gl.constexpr):
+def read_ahead(rows, D: gl.constexpr):
+    """For each group of channels but the last words [N, 16], four e4m3 in each. A single group is not left out."""
+    words = ()
+    for g in gl.static_range(_groups_ahead(D)):
+        words += (_read_group(rows, g),)
+    return words
+
+
+@gluon.jit
+def _read_group(rows, g: gl.constexpr):
+    p_word, _, there = rows
+    o_word = g * (GROUP // 4) + gl.arange(0, GROUP // 4, layout=gl.SliceLayout(0, group_layout(gl.num_warps())))
+    return gl.load(p_word[:, None] + o_word[None, :], mask=there[:, None], other=0)
+
+
+@gluon.jit
+def copy_scales(target, rows):
+    """Starts to copy the scales of each row, a byte for each group of channels, into int64 [N]."""
+    _, p_scale, there = rows
+    async_copy.async_copy_global_to_shared(target, p_scale, mask=there)
+
+
+@gluon.jit
+def copy_rope(tile, rows):
     """Starts to copy the bf16 channels into the last columns of a tile of words [N, D / 2]; zeros without a slot."""
     WORDS: gl.constexpr = word_layout(gl.num_warps())
     GROUPS: gl.constexpr = tile.shape[1] // (GROUP // 2) - 1
-    slots = gl.convert_layout(slots, gl.SliceLayout(1, WORDS), assert_trivial=True)
-    p_page, row = locate(slots, first, caches, PAGES, STRIDES)
-    p_word = (p_page + row * (GROUPS * GROUP + 2 * ROPE)).to(gl.pointer_type(gl.int32), bitcast=True)
+    p_word, _, there = rows
+    p_word = gl.convert_layout(p_word, gl.SliceLayout(1, WORDS), assert_trivial=True)
+    there = gl.convert_layout(there, gl.SliceLayout(1, WORDS), assert_trivial=True)
     o_word = GROUPS * (GROUP // 4) + gl.arange(0, ROPE // 2, layout=gl.SliceLayout(0, WORDS))
     target = tile.slice(GROUPS * (GROUP // 2), ROPE // 2, dim=1)
-    async_copy.async_copy_global_to_shared(target, p_word[:, None] + o_word[None, :], mask=(slots >= 0)[:, None])
+    async_copy.async_copy_global_to_shared(target, p_word[:, None] + o_word[None, :], mask=there[:, None])
 
 
 @gluon.jit
-def keep(words, scales, tile):
-    """Dequantises what was read and writes it to a tile of words [N, D / 2], two bf16 in each."""
-    for level in gl.static_range(2, -1, -1):
-        if len(words) >> level & 1:
-            _keep_groups(words, scales, tile, len(words) >> (level + 1) << (level + 1), 1 << level)
+def turn(words, scales, tile, rows, following):
+    """Dequantises a tile's rows into words [N, D / 2], two bf16 in each, and reads ahead of the rows that follow.
+
+    A group that is written makes room for the next to be read: the last of these rows, then the others of those that
+    follow. So each is on its way for nearly a whole tile, in the registers of one group less than a row has.
+    """
+    GROUPS: gl.constexpr = tile.shape[1] // (GROUP // 2) - 1
+    ahead = ()
+    for g in gl.static_range(GROUPS):
+        _keep_group(words[g], scales, tile, g)
+        if len(words) < GROUPS:
+            words += (_read_group(rows, GROUPS - 1),)
+        else:
+            ahead += (_read_group(following, len(ahead)),)
+    return ahead
 
 
 @gluon.jit
-def _keep_groups(words, scales, tile, FIRST: gl.constexpr, COUNT: gl.constexpr):
-    parts = ()
-    for g in gl.static_range(FIRST, FIRST + COUNT):
-        scale = ((scales >> (8 * g)) & 0xFF).to(gl.int32) * 0x00800080
-        scale, _ = gl.broadcast(scale[:, None], words[g])
-        low, high = _dequantise(words[g], scale)
-        parts += (gl.join(low, high).reshape([low.shape[0], GROUP // 2]),)
-    tile.slice(FIRST * (GROUP // 2), COUNT * (GROUP // 2), dim=1).store(_side_by_side(parts))
+def _keep_group(words, scales, tile, g: gl.constexpr):
+    scale = ((scales >> (8 * g)) & 0xFF).to(gl.int32) * 0x00800080
+    scale, _ = gl.broadcast(scale[:, None], words)
+    low, high = _dequantise(words, scale)
+    tile.slice(g * (GROUP // 2), GROUP // 2, dim=1).store(gl.join(low, high).reshape([low.shape[0], GROUP // 2]))
 
 
 @gluon.jit
@@ -109,16 +137,3 @@ def _dequantise(words, scale):
         is_pure=True,
         pack=1,
     )
-
-
-@gluon.jit
-def _side_by_side(parts):
-    """2 ** n tensors [N, w] -> [N, w * 2 ** n]; registers keep their values."""
-    for _ in gl.static_range(3):
-        if len(parts) > 1:
-            wider = ()
-            for i in gl.static_range(0, len(parts), 2):
-                pair = gl.permute(gl.join(parts[i], parts[i + 1]), (0, 2, 1))
-                wider += (pair.reshape([pair.shape[0], 2 * pair.shape[2]]),)
-            parts = wider
-    return parts[0]
