@@ -1,6 +1,7 @@
 """The experiment as dataclasses, made once from the composed YAML. Defaults live in conf/, not here.
 
-Only what stands inside a list or a dict of YAML, where no group file can hold a default, has one here.
+Only what stands inside a list or a dict of YAML, where no group file can hold a default, has one here, and what came
+later, so that runs of before can be read and repeated.
 """
 
 from collections.abc import Iterable
@@ -166,6 +167,7 @@ class Variant:
     norm: Knobs
     project: Knobs
     share: Flag  # what does not differ between the layers of a kind is made once a step
+    streams: Literal[1, 2] = 1  # 2: compress and select run beside the query's projections and ingest, on a GPU
 
 
 @dataclass(frozen=True, config=plain)

@@ -169,6 +169,13 @@ def test_a_kernel_may_refuse_a_device(tiny):
     assert lines({"_target_": "outside.emit.Quick", "device": "cpu"})[0].startswith("arms.x.emit.device='cpu'")
 
 
+def test_a_cpu_has_no_streams(tiny):
+    variant = replace(tiny.arms["never"], streams=2)
+    (line,) = problems(variant, None, "arms.x", "cpu")
+    assert line == "arms.x.streams=2: a CPU has none, engine.device is cpu here; use arms.x.streams=1"
+    assert list(problems(variant, None, "arms.x", "cuda")) == []
+
+
 def test_a_kernel_may_need_a_package_that_is_not_there(tiny):
     """Told where it could run: on a CPU the package would not help."""
     variant = with_emit(tiny.arms["never"], {"_target_": "outside.emit.Foreign"})

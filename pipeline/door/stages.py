@@ -10,6 +10,7 @@ from pipeline.engine.select import Select
 from pipeline.schema import Config, Variant
 
 CONTROL = "control"
+PLAIN = ("share", "streams")  # say how stages run, and are none
 
 
 def arm_stages(config: Config) -> dict[str, Stages]:
@@ -29,5 +30,6 @@ def stages(variant: Variant, where: str = "variant") -> Stages:
 
     select = Select(**built(variant.select, Select.parts(), f"{where}.select"))
     prefill = variant.prefill and Prefill(**built(variant.prefill, Prefill.parts(), f"{where}.prefill"))
-    whole = [stage.name for stage in fields(Stages) if stage.name not in ("select", "prefill", "share")]
-    return Stages(select=select, prefill=prefill, share=variant.share, **built(variant, whole, where))
+    whole = [stage.name for stage in fields(Stages) if stage.name not in ("select", "prefill", *PLAIN)]
+    plain = {name: getattr(variant, name) for name in PLAIN}
+    return Stages(select=select, prefill=prefill, **plain, **built(variant, whole, where))

@@ -42,6 +42,8 @@ def problems(variant: Variant, model: Model | None, where: str, device: str | No
     `device`: cpu or cuda. A class that runs on one of them only says so: `device: ClassVar[str] = "cuda"`; one that
     needs a package says with `missing()` which one is not there, and how to get it.
     """
+    if variant.streams > 1 and device == "cpu":
+        yield f"{where}.streams={variant.streams}: a CPU has none, engine.device is cpu here; use {where}.streams=1"
     for stage, contract in contracts():
         knobs, place = reduce(_part, stage.split("."), variant), f"{where}.{stage}"
         if knobs is None:
@@ -62,7 +64,7 @@ def contracts(stages: type = Stages) -> Iterator[tuple[str, type]]:
         whole = next(filter(is_dataclass, (kind, *get_args(kind))), None)
         if whole:
             yield from ((f"{name}.{part}", contract) for part, contract in contracts(whole))
-        elif kind is not bool:
+        elif kind not in (bool, int):
             yield name, kind
 
 

@@ -26,6 +26,7 @@ from kernels.layouts import Cache, PlainCache, Workspace
 from kernels.rope import Rope
 from pipeline.engine.batch import StepInputs
 from pipeline.engine.select import Gathered, Indexer, Select, Selection
+from pipeline.engine.streams import Beside
 from pipeline.engine.weights import LayerWeights, overlap
 from pipeline.fields import MAX_TOKENS
 from pipeline.schema import Kind, Model
@@ -53,6 +54,7 @@ class Stages:
     norm: Norm
     project: Project
     share: bool  # what does not differ between the layers of a kind is made once a step
+    streams: int  # 2: compress and select run beside the query's projections and ingest
 
 
 @dataclass(frozen=True)
@@ -97,20 +99,27 @@ class Layer:
         `shared` holds what layers of a kind share in this step.
         """
         model, weights, rows = self.model, self.weights, step.batch.rows
+        beside = Beside.of(x.device, self.stages.streams if self.kind != "swa" else 1)
+        begun = beside.mark()
         latent, kv = self._latent_and_kv(x)
+        projected = beside.mark()
         q = self.stages.project(latent, weights.q).unflatten(-1, (-1, model.head_dim))
         q = self.stages.ingest(
             q, kv, weights.kv_norm, model.norm_eps, self.rope, rows, caches.window, step.pages["window"]
         )
         if self.kind != "swa":
-            self._compress(x, step, caches)
+            with beside.after(begun):
+                self._compress(x, step, caches)
         if self.stages.prefill and not step.decodes and selection is None:
+            beside.join()
             keys, selection = self._gathered(latent, x, step, caches, shared)
         else:
             keys = [Keys(caches.window, step.window_slots, step.window_lengths)]
             if self.kind != "swa":
-                selection = selection or self._select(latent, x, step, caches, shared)
+                with beside.after(projected):
+                    selection = selection or self._select(latent, x, step, caches, shared)
                 keys.append(Keys(caches.main, selection.slots, selection.lengths))
+            beside.join()
         o = self.stages.attend(q, keys, weights.sink, model.head_dim**-0.5)
         y = self.stages.project(self.stages.emit(o, self.rope, rows, weights.o_a), weights.o_b)
         return LayerOutput(self.kind, x, y, selection)

@@ -94,7 +94,7 @@ class Explanation:
 
     case: str
     arm: str
-    changed: tuple[str, ...]  # stages
+    changed: tuple[str, ...]  # stages; streams, where stages run side by side in one of the two
     stages: float
     stages_low: float | None
     stages_high: float | None

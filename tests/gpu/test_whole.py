@@ -15,7 +15,7 @@ SHAPES = {
 
 @pytest.mark.parametrize("kind", ["swa", "csa", "hca"])
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("variant", ["triton", "hopper", "hopper_fp8"])
+@pytest.mark.parametrize("variant", ["triton", "hopper", "hopper_fp8", "hopper_streams"])
 def test_passes_the_check(variant, shape, kind):
     lab = built(kind, variant, overrides=SHAPES[shape])
     [arm] = lab.arms

@@ -9,6 +9,9 @@ gain of 1.01 ms a token from a kernel that saves 1.13 us in each of 41 launches 
     no           the whole range lies outside
     open         anything else
 
+Stages that run side by side save what no stage alone shows: of an arm that differs in its streams nothing is held
+against its stages.
+
 Only what the case calls FASTER or SLOWER is held against its stages: of equal arms some differ by chance in the steps
 that were taken apart.
 """
@@ -27,6 +30,7 @@ from pipeline.schema import Variant
 
 EXPLAINS, EXPLAINS_ALL = 0.8, 1.25  # of the step's difference; alone a stage does not meet the caches of a step
 REAL = ("FASTER", "SLOWER")
+SIDE_BY_SIDE = "stages run side by side, and what that is worth no stage alone shows"
 TOUCHES = {
     "shortcut": ("select",),
     "score": ("score",),
@@ -34,6 +38,7 @@ TOUCHES = {
     "locate": ("locate",),
     "share": ("cover", "combine"),
     "cover": ("cover", "attend"),
+    "streams": (),
 }  # what reads other columns is touched by what makes them
 PREFILL = ("select", "cover", "gather", "combine", "attend")  # what runs otherwise where prompts are gathered
 
@@ -59,29 +64,42 @@ def explanations(
             continue
         stages, delta = _delta(apart, arm, baseline, changed(variant, variants[baseline]))
         step = steps_of(apart, samples, arm) - before
-        found.append(explain(apart.case, arm, stages, delta, step, rule, verdicts.get(arm, "not compared")))
+        overlaps = variant.streams != variants[baseline].streams
+        verdict = verdicts.get(arm, "not compared")
+        found.append(explain(apart.case, arm, stages, delta, step, rule, verdict, overlaps))
     return tuple(found)
 
 
 def explain(
-    case: str, arm: str, stages: tuple[str, ...], delta: np.ndarray, step: np.ndarray, rule: Rule, verdict: str
+    case: str,
+    arm: str,
+    stages: tuple[str, ...],
+    delta: np.ndarray,
+    step: np.ndarray,
+    rule: Rule,
+    verdict: str,
+    overlaps: bool = False,
 ) -> Explanation:
-    """delta [round] of the changed stages in a step, step [round] of the whole step, seconds, paired by round each."""
+    """delta [round] of the changed stages in a step, step [round] of the whole step, seconds, paired by round each.
+
+    `overlaps`: in one of the two arms stages run side by side.
+    """
     of_stages, of_step = float(delta.mean()), float(step.mean())
     stages_low, stages_high = mean_interval(delta, stage_rule(rule)) or (None, None)
     step_low, step_high = mean_interval(step, rule) or (None, None)
     share, explained, detail = None, None, "too few rounds to tell"
     if stages_low is not None and step_low is not None:
-        differs = verdict in REAL and not step_low <= 0 <= step_high
+        differs = verdict in REAL and not step_low <= 0 <= step_high and not overlaps
         share = of_stages / of_step if differs else None
         least, most = _range((stages_low, stages_high), (step_low, step_high)) if differs else (0.0, 0.0)
         explained = _explained(least, most) if differs else None
         nothing = "the steps taken apart do not surely differ" if verdict in REAL else f"{verdict}: nothing to explain"
+        nothing = f"{verdict}: {SIDE_BY_SIDE}" if verdict in REAL and overlaps else nothing
         detail = _detail(stages, of_stages, of_step, share, least, most, nothing)
     return Explanation(
         case=case,
         arm=arm,
-        changed=stages,
+        changed=(*stages, "streams") if overlaps else stages,
         stages=of_stages,
         stages_low=stages_low,
         stages_high=stages_high,

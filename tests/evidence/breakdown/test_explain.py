@@ -77,6 +77,18 @@ def test_what_is_not_called_different_needs_no_explanation(verdict):
     assert found.detail == f"{verdict}: nothing to explain"
 
 
+def test_side_by_side_nothing_is_held_against_the_stages():
+    step = drawn(-30e-6, 0.5e-6)
+    found = explain("decode", "beside", ("attend",), np.full(20, -5e-6), step, RULE, "FASTER", overlaps=True)
+    assert found.explained is None and found.share is None and found.step_high < -29e-6
+    assert found.changed == ("attend", "streams")
+    assert found.detail == (
+        "FASTER: stages run side by side, and what that is worth no stage alone shows; attend alone: -5 µs a step"
+    )
+    same = explain("decode", "beside", (), np.zeros(20), drawn(0.0, 1e-6), RULE, "SAME", overlaps=True)
+    assert same.detail == "SAME: nothing to explain" and same.changed == ("streams",)
+
+
 def test_honest_gains_are_seldom_called_false():
     verdicts = [
         explain(
