@@ -34,7 +34,7 @@ from pipeline.results.tracking import reach_tracker, tracked
 from pipeline.schema import Config
 from pipeline.work.workload import cases
 
-FIRST_LOOK = 20  # rounds of all arms, which tell how long a step is where so many take turns
+FIRST_LOOK = 100  # rounds of all arms, which tell how long a step is where so many take turns
 
 
 def self_test(config: Config, overrides: Sequence[str] = ()) -> Outcome:
