@@ -23,13 +23,13 @@ def test_every_arm_but_the_baseline_has_the_ratios_of_the_family():
     asked = SimpleNamespace(**measure, stop="decided", control=True)
     config = SimpleNamespace(seed=7, arms=dict.fromkeys("abc"), measure=asked)
     assert rule_for(config, 9) == Rule(
-        0.02, 0.95, 1000, 7, block_rounds=4, comparisons=27, planned_blocks=5, resolution=0.002
+        0.02, 0.95, 1000, 7, block_rounds=4, comparisons=27, planned_blocks=5, resolution=0.003
     )
     stage = SimpleNamespace(seed=7, arms=config.arms, measure=SimpleNamespace(**vars(asked) | {"scope": "topk"}))
     assert rule_for(stage, 9).resolution == 0.008
     asked = SimpleNamespace(**measure, stop="budget", control=False)
     alone = SimpleNamespace(seed=7, arms=dict.fromkeys("a"), measure=asked)
-    assert rule_for(alone, 9) == Rule(0.02, 0.95, 1000, 7, block_rounds=4, comparisons=9, resolution=0.002)
+    assert rule_for(alone, 9) == Rule(0.02, 0.95, 1000, 7, block_rounds=4, comparisons=9, resolution=0.003)
 
 
 def test_a_case_is_settled_when_every_candidate_is():
