@@ -56,7 +56,7 @@ def self_test(config: Config, overrides: Sequence[str] = ()) -> Outcome:
             undelayed = Arms(stack, {name: _delayed(own, asked.stage, nothing) for name in names}, reference)
             progress = partial(advance, f"{case.name}, how long a step is")
             first = _look(trial, undelayed, FIRST_LOOK, Listeners(on_progress=progress))
-            step = float(first.samples.seconds.mean())  # of a mean step, as the metric is a mean
+            step = float(first.samples.seconds[first.samples.counts].mean())  # the metric is a mean too
             calls = len(stack.kinds)  # of the stage, in a step
             waits = [nothing, *(waiting(share * step / calls, cycles) for share in asked.delays)]
             before = seconds_alone(waits, stack.device)

@@ -214,6 +214,13 @@ BAD_INPUT = [
         [SHORT, "measure.scope=combine", "variant@arms.never=gathered", "~arms.batch", "~arms.direct"],
         [("measure.scope=combine", "arms.row.prefill=null", "variant@arms.row=gathered")],
     ),
+    (
+        [SHORT, "measure.scope=attend", "arms.row.streams=2"],
+        [
+            ("measure.scope=attend", "arms.row.streams=2 changes nothing in one stage alone", "measure.scope=stack"),
+            ("arms.row.streams=2", "a CPU has none", "arms.row.streams=1"),
+        ],
+    ),
     ([SHORT, "engine.chunked_prefill=false", "engine.max_num_batched_tokens=256"], [("prefill-512", "=256")]),
     ([SHORT, "+variant@arms.control=row"], [("arms.control", "measure.control")]),
     ([SHORT, "engine.weights=gone.safetensors"], [("engine.weights=gone.safetensors", "no such file")]),

@@ -10,7 +10,7 @@ from hydra.core.hydra_config import HydraConfig
 
 from pipeline import __main__ as door
 from pipeline import self_test as module
-from pipeline.door.selftest import LEAST_BLOCKS, hidden
+from pipeline.door.selftest import LEAST_BLOCKS, hidden, overlapped
 from pipeline.evidence import stats
 from pipeline.results.folder.record import read_summary
 from pipeline.schema import ConfigError
@@ -123,6 +123,18 @@ def test_on_a_gpu_steps_have_to_be_graphs():
     assert list(hidden(replace(engine, device="cuda", graph="full"))) == []
     (line,) = hidden(replace(engine, device="cuda", graph="off"))
     assert line.startswith("engine.graph=off: ") and line.endswith("set engine.graph=full")
+
+
+def test_a_delay_may_not_hide_beside_other_stages():
+    found = config(*SMALL)
+    two = {name: replace(variant, streams=2) for name, variant in found.arms.items()}
+    asked = replace(found.self_test, stage="ingest")
+    (line,) = overlapped(asked, two)
+    assert line == (
+        "self_test.stage=ingest: with arms.plain.streams=2 compress and select run beside it and hide a delay; "
+        "set self_test.stage=emit or arms.plain.streams=1"
+    )
+    assert not [*overlapped(asked, found.arms), *overlapped(replace(asked, stage="emit"), two)]
 
 
 def test_a_baseline_that_is_wrong_cannot_be_tested_with(tmp_path, monkeypatch):

@@ -49,7 +49,7 @@ def faults(composed: DictConfig) -> Iterator[str]:
     model, engine = found.sound(Model, "model"), found.sound(Engine, "engine")
     measure = found.sound(Measure, "measure")
     yield from rules.experiment(model, engine, measure)
-    yield from rules.ungathered(found.entries(Variant, "arms"), measure) if measure else ()
+    yield from rules.one_stage(found.entries(Variant, "arms"), measure) if measure else ()
     yield from _work_faults(found, model, engine)
     if found.data.get("self_test") is None:
         yield from _question_faults(found, engine)
@@ -98,6 +98,7 @@ def _self_test_faults(
         return  # told by the schema
     yield from selftest.self_test(asked)
     yield from selftest.beside(found.data)
+    yield from selftest.overlapped(asked, found.entries(Variant, "arms"))
     if engine and measure:
         yield from selftest.measured(measure, engine)
     seed, workloads = found.sound(Seed, "seed"), found.entries(Workload, "workloads")
@@ -160,7 +161,7 @@ def _scope_faults(found: Draft, model: Model | None, engine: Engine | None, meas
     if found.lines or seed is None or not (model and engine and measure) or measure.scope == "stack":
         return
     arms, workloads = found.entries(Variant, "arms"), found.entries(Workload, "workloads")
-    if any((*rules.experiment(model, engine, measure), *rules.ungathered(arms, measure))):
+    if any((*rules.experiment(model, engine, measure), *rules.one_stage(arms, measure))):
         return
     if any(line for name, asked in workloads.items() for line in rules.workload(name, asked, model)):
         return

@@ -33,7 +33,24 @@ def experiment(model: Model | None, engine: Engine | None, measure: Measure | No
         yield from _scope(model, engine, measure)
 
 
-def ungathered(arms: Mapping[str, Variant], measure: Measure) -> Iterator[str]:
+def one_stage(arms: Mapping[str, Variant], measure: Measure) -> Iterator[str]:
+    """What arms need whose stages are timed alone."""
+    if measure.scope != "stack":
+        yield from _ungathered(arms, measure)
+        yield from _unstreamed(arms, measure)
+
+
+def _unstreamed(arms: Mapping[str, Variant], measure: Measure) -> Iterator[str]:
+    """Of an arm with two streams one stage alone is that of an arm with one."""
+    for name, variant in arms.items():
+        if variant.streams > 1:
+            yield (
+                f"measure.scope={measure.scope}: arms.{name}.streams={variant.streams} changes nothing in one stage "
+                f"alone; set measure.scope=stack or arms.{name}.streams=1"
+            )
+
+
+def _ungathered(arms: Mapping[str, Variant], measure: Measure) -> Iterator[str]:
     """A stage that an arm may lack can be timed alone only where every arm has it."""
     if measure.scope in {part.name for part in fields(Prefill)}:
         for name, variant in arms.items():

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pipeline.door.words import shown
-from pipeline.schema import Engine, Measure, SelfTest
+from pipeline.schema import Engine, Measure, SelfTest, Variant
 
 LEAST_BLOCKS = 5  # of a run, or it gives no interval
 SAME, DELAYED = "same", "delay-"  # what a self test calls its own arms
@@ -66,6 +66,15 @@ def measured(measure: Measure, engine: Engine) -> Iterator[str]:
             f"measure.rounds={measure.rounds}: in blocks of {measure.block_rounds} a run has {blocks}, an interval "
             f"needs {LEAST_BLOCKS}; give measure.rounds={LEAST_BLOCKS * measure.block_rounds} or more"
         )
+
+
+def overlapped(asked: SelfTest, arms: Mapping[str, Variant]) -> Iterator[str]:
+    for name, variant in arms.items():
+        if asked.stage == "ingest" and variant.streams > 1:
+            yield (
+                f"self_test.stage=ingest: with arms.{name}.streams={variant.streams} compress and select run beside it "
+                f"and hide a delay; set self_test.stage=emit or arms.{name}.streams=1"
+            )
 
 
 def hidden(engine: Engine) -> Iterator[str]:

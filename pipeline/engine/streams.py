@@ -12,14 +12,18 @@ import torch
 class Beside:
     """Launches beside the current stream, or, where there is no second stream, simply in order.
 
-    Tensors that go from one stream to the other are kept by the caller until `join`.
+    What the caller hands to the other stream it keeps until `join`. Memory that was made beside is used again beside,
+    and so behind a later mark: after everything that the first stream had launched on it by then.
     """
 
     stream: torch.cuda.Stream | None
 
     @classmethod
     def of(cls, device: torch.device, streams: int) -> "Beside":
-        return cls(_second(device) if streams > 1 else None)
+        if streams == 1:
+            return cls(None)
+        current = torch.cuda.current_stream(device)
+        return cls(next(stream for stream in _streams(device) if stream != current))
 
     def mark(self) -> torch.cuda.Event | None:
         """What has been launched so far."""
@@ -32,8 +36,12 @@ class Beside:
             yield
             return
         self.stream.wait_event(mark)
-        with torch.cuda.stream(self.stream):
-            yield
+        try:
+            with torch.cuda.stream(self.stream):
+                yield
+        except BaseException:
+            self.join()
+            raise
 
     def join(self) -> None:
         """What is launched from here on waits for what was launched beside."""
@@ -42,5 +50,6 @@ class Beside:
 
 
 @cache
-def _second(device: torch.device) -> torch.cuda.Stream:
-    return torch.cuda.Stream(device)
+def _streams(device: torch.device) -> tuple[torch.cuda.Stream, torch.cuda.Stream]:
+    """Two: torch hands streams out in turn, so one of them may be the current one."""
+    return torch.cuda.Stream(device), torch.cuda.Stream(device)

@@ -94,7 +94,7 @@ class Explanation:
 
     case: str
     arm: str
-    changed: tuple[str, ...]  # stages; streams, where stages run side by side in one of the two
+    changed: tuple[str, ...]  # stages, or streams
     stages: float
     stages_low: float | None
     stages_high: float | None
@@ -104,3 +104,4 @@ class Explanation:
     share: float | None  # of the step's difference; None where the step did not differ
     explained: bool | None  # None: nothing to explain, or too noisy to tell
     detail: str
+    overlaps: bool = False  # stages run side by side in one of the two arms

@@ -9,6 +9,7 @@ from typing import Any
 from pipeline.results.folder.provenance import Provenance
 
 LABELS = ("name", "output_dir", "track")  # of the configuration: they change nothing
+LATER = {"streams": "1"}  # fields that came later, where they say what was so before
 ABSENT = "-"
 UNKNOWN_CHANGES = "uncommitted changes that were not recorded"
 
@@ -36,7 +37,8 @@ def fingerprint(config: Mapping[str, Any], provenance: Provenance) -> Parts:
         "code.commit": provenance.git_commit or ABSENT,
         "code.changes": _changes(provenance),
     }
-    return found | dict(_flat({name: value for name, value in config.items() if name not in LABELS}))
+    flat = _flat({name: value for name, value in config.items() if name not in LABELS})
+    return found | {name: value for name, value in flat if LATER.get(name.rpartition(".")[2]) != value}
 
 
 def digest(parts: Mapping[str, str], declared: Iterable[str] = ()) -> str:

@@ -18,6 +18,8 @@ RANGES = (
     "Share: of the step's difference, where the arm is FASTER or SLOWER. Explained: yes where the share is certainly "
     "from 80 to 125 %, by the ends of both intervals, each of which holds by itself with `measure.confidence`."
 )
+SIDE_BY_SIDE = "side by side"
+OVERLAPS = "Side by side: in one of the two arms stages overlap in a step, and what that is worth no stage alone shows."
 COLD = (
     "Where steps are replayed as a graph, each stage is timed behind a read that empties the L2 cache, and the step is "
     "not: stages take longer alone, their shares are too large and the rest is too small, below 0 at times."
@@ -49,12 +51,13 @@ def _explained(found: Sequence[Explanation]) -> list[str]:
             _range(each.stages, each.stages_low, each.stages_high),
             _range(each.step, each.step_low, each.step_high),
             "-" if each.share is None else _percent(each.share),
-            ANSWERS[each.explained],
+            SIDE_BY_SIDE if each.overlaps else ANSWERS[each.explained],
         )
         for each in found
     ]
     warning = ["Alone and in the step not the same:\n\n" + "\n".join(flagged)] if flagged else []
-    return [*warning, table(EXPLANATION_COLUMNS, EXPLANATION_ALIGNMENT, rows), RANGES]
+    ranges = f"{RANGES} {OVERLAPS}" if any(each.overlaps for each in found) else RANGES
+    return [*warning, table(EXPLANATION_COLUMNS, EXPLANATION_ALIGNMENT, rows), ranges]
 
 
 def _legend(roof: Roof | None, found: Sequence[Breakdown]) -> str:
@@ -63,7 +66,7 @@ def _legend(roof: Roof | None, found: Sequence[Breakdown]) -> str:
     text = (
         f"The {steps} of each case; every stage alone, summed over the layers. Indented: part of the stage above it. "
         "Behind several arms: measured once, shared. Rest: what the step takes beyond its "
-        f"stages; where these sum to over 110 % of it they have no shares.{cold}"
+        f"stages, below 0 where they run side by side; where these sum to over 110 % of it they have no shares.{cold}"
     )
     if roof is None:
         return text

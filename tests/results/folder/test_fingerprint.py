@@ -20,6 +20,16 @@ def test_it_names_machine_software_code_and_configuration():
     assert found["arms.batch.select.topk._target_"] == "kernels.select.reference.TopK"
 
 
+def test_a_field_that_came_later_is_no_part_where_it_says_what_was_so_before():
+    old = asdict(config())
+    for variant in (old["reference"], *old["arms"].values()):
+        del variant["streams"]
+    assert fingerprint(old, CLEAN) == parts() and not any("streams" in name for name in parts())
+    two = asdict(config())
+    two["arms"]["batch"]["streams"] = 2
+    assert differences(parts(), fingerprint(two, CLEAN)) == [Difference("arms.batch.streams", "-", "2")]
+
+
 def test_labels_place_and_time_are_no_part():
     other = replace(CLEAN, utc="2030-01-01T00:00:00+00:00", launch_directory="/other", command="x", overrides=("a=1",))
     assert parts() == parts(other, output_dir="elsewhere", name="another")

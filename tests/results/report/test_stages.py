@@ -20,6 +20,14 @@ FLAGGED = replace(
 )
 
 
+def test_what_runs_side_by_side_is_said():
+    beside = replace(TOLD, arm="streams", changed=("streams",), share=None, explained=None, overlaps=True)
+    text = stages(Findings(roof=ROOF, explanations=(TOLD, beside), breakdowns=(BEFORE,)))
+    assert "| `decode-1024` | `streams` | streams |" in text and "| - | side by side |" in text
+    assert "Side by side: in one of the two arms stages overlap in a step" in text
+    assert "Side by side" not in stages(Findings(roof=ROOF, explanations=(TOLD,), breakdowns=(BEFORE,)))
+
+
 def test_nothing_was_taken_apart():
     assert stages(Findings()) == ""
 
