@@ -115,7 +115,7 @@ def _named(case: CaseSummary) -> str:
 
 def _under(cases: Sequence[CaseSummary]) -> str:
     paths = [arm.path for case in cases for arm in case.arms.values()]
-    hollow = "; hollow: the arm has a fast path and did not take it" if any(path.expected for path in paths) else ""
+    hollow = "\nhollow: the arm has a fast path and did not take it" if any(path.expected for path in paths) else ""
     return f"context, tokens{' (evenly spaced)' if len(cases) > 1 else ''}{hollow}"
 
 
