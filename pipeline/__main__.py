@@ -26,7 +26,10 @@ from pipeline.schema import ConfigError
 
 VERSION_BASE = "1.3"
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
-STOPPED = "stopped: whole rounds that were measured are in the folder of the run"
+STOPPED = "stopped: whole rounds that were measured are in the folder that was named, if one was"
+
+OUT_OF_MEMORY = ("not enough memory: you tried to allocate", "can't allocate memory", "CUDA out of memory")  # torch's
+SMALLER = "use a smaller model, fewer requests, shorter contexts, or a rank of more (engine.tp)"
 
 
 def main() -> None:
@@ -121,6 +124,9 @@ def _run(composed: DictConfig, overrides: list[str]) -> int:
     except Terminated:
         raise
     except (Exception, SystemExit) as error:
+        if any(words in str(error) for words in OUT_OF_MEMORY):
+            _told([f"{' '.join(overrides)}: does not fit into memory: {error}; {SMALLER}"])
+            return FAILED
         traceback.print_exc()
         _told([f"{' '.join(overrides)}: failed with {type(error).__name__}: {error}"])
         return FAILED

@@ -12,6 +12,8 @@ plain = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 Flag = Annotated[bool, Strict()]
 Count = Annotated[int, Strict(), Field(ge=1, le=MAX_COUNT)]
+Requests = Annotated[int, Strict(), Field(ge=1, le=1 << 16)]
+Streams = Annotated[int, Strict(), Field(ge=1, le=2)]
 Tokens = Annotated[int, Strict(), Field(ge=1, le=MAX_TOKENS)]
 CachedTokens = Annotated[int, Strict(), Field(ge=0, le=MAX_TOKENS)]
 Offset = Annotated[int, Strict(), Field(ge=-MAX_TOKENS, le=MAX_TOKENS)]
@@ -19,7 +21,8 @@ Seed = Annotated[int, Strict(), Field(ge=0, lt=1 << 32)]
 Positive = Annotated[float, Strict(), Field(gt=0, le=1e12)]
 NonNegative = Annotated[float, Strict(), Field(ge=0, le=1e12)]
 Fraction = Annotated[float, Strict(), Field(gt=0, lt=1)]
-Text = Annotated[str, Strict()]
+Confidence = Annotated[float, Strict(), Field(ge=0.5, le=0.9999)]
+Text = Annotated[str, Strict(), Field(min_length=1)]
 Name = Annotated[str, Strict(), Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 Kind = Literal["swa", "csa", "hca"]
 SCOPES = ("ingest", "compress", "select", "score", "topk", "locate", "cover", "gather", "combine", "attend", "emit")

@@ -13,6 +13,7 @@ from pydantic.dataclasses import dataclass
 from pipeline.fields import (
     MAX_COUNT,
     CachedLength,
+    Confidence,
     Count,
     Fixed,
     Flag,
@@ -23,8 +24,10 @@ from pipeline.fields import (
     Name,
     Offset,
     Positive,
+    Requests,
     Scope,
     Seed,
+    Streams,
     Switch,
     Text,
     Tokens,
@@ -125,7 +128,7 @@ class Workload:
     `boundary`: more of them, each at this distance from compress_ratio * topk, where selecting begins to matter.
     """
 
-    num_requests: Count
+    num_requests: Requests
     mix: Annotated[list[Sequences], Field(min_length=1)]
     arrival: Arrival
     ladder: Annotated[list[Tokens], Field(min_length=1)] | None
@@ -167,7 +170,7 @@ class Variant:
     norm: Knobs
     project: Knobs
     share: Flag  # what does not differ between the layers of a kind is made once a step
-    streams: Literal[1, 2] = 1  # 2: compress and select run beside the query's projections and ingest, on a GPU
+    streams: Streams = 1  # 2: compress and select run beside the query's projections and ingest, on a GPU
 
 
 @dataclass(frozen=True, config=plain)
@@ -188,7 +191,7 @@ class Measure:
     compile_anew: Flag  # even what Triton's cache on disk holds: then what compiling costs is seen
     control: Flag  # the baseline again, under another name: its spread is the noise floor
     margin: Fraction  # within it two arms are called the same
-    confidence: Fraction  # that all comparisons of the experiment hold
+    confidence: Confidence  # that all comparisons of the experiment hold
     resamples: Annotated[int, Strict(), Field(ge=1000, le=1_000_000)]
     breakdown: Flag  # time each stage alone too, in the first and the last step of a case
     breakdown_seconds: Positive  # for a case's stages; five rounds are made in any case

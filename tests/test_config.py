@@ -65,7 +65,14 @@ def test_interpolations_are_resolved(composed):
         ({"workloads.decode.mix": [3]}, "workloads.decode.mix.0=3: must be a group with output_len, prompt_len"),
         ({"arms.row.attend": "eager"}, "arms.row.attend='eager': text where a group of settings belongs"),
         ({"arms.row.attend._target_": None}, "arms.row.attend._target_=null: give a class as package.module.Class"),
-        ({"output_dir": 3}, "output_dir=3: must be text"),
+        ({"output_dir": 3}, "output_dir=3: must be text that is not empty"),
+        ({"output_dir": ""}, "output_dir='': must be text that is not empty"),
+        ({"arms.row.streams": True}, "arms.row.streams=true: must be a whole number from 1 to 2"),
+        ({"measure.confidence": 1.0}, "measure.confidence=1.0: must be a number from 0.5 to 0.9999"),
+        (
+            {"workloads.decode.num_requests": 70000},
+            "workloads.decode.num_requests=70000: must be a whole number from 1 to 65536",
+        ),
         ({"model.topk": 4.0}, "model.topk=4.0: must be a whole number from 1 to 1048576"),
         (
             {"workloads.decode.mix": [{"output_len": 1, "cached_len": "al"}]},

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[1]
 @pytest.fixture
 def ran(monkeypatch, tmp_path) -> list[Config]:
     """The configs that reached `pipeline.run.run`: seed 9 fails, 8 raises, 7 is refused, 6 and 5 are stopped by Ctrl-C
-    and SIGTERM, 4 exits."""
+    and SIGTERM, 4 exits, 3 needs more memory than there is."""
     configs: list[Config] = []
 
     def run(config: Config, overrides: list[str]) -> SimpleNamespace:
@@ -35,6 +35,8 @@ def ran(monkeypatch, tmp_path) -> list[Config]:
                 raise RuntimeError("no luck")
             case 7:
                 raise ConfigError(["weights lack a tensor"])
+            case 3:
+                torch.empty(1 << 45)
             case 6:
                 raise KeyboardInterrupt
             case 5:
@@ -223,6 +225,7 @@ BAD_INPUT = [
     ),
     ([SHORT, "engine.chunked_prefill=false", "engine.max_num_batched_tokens=256"], [("prefill-512", "=256")]),
     ([SHORT, "+variant@arms.control=row"], [("arms.control", "measure.control")]),
+    ([SHORT, "+variant@arms.noise=row"], [("arms.noise", "measure.control")]),
     ([SHORT, "engine.weights=gone.safetensors"], [("engine.weights=gone.safetensors", "no such file")]),
     ([SHORT, "track.uri=file:///x"], [("track.uri=file:///x", "sqlite:///FILE, or null")]),
     ([SHORT, "track.uri=http://h:5000"], [("track.uri=http://h:5000", "sqlite:///FILE, or null")]),
@@ -314,6 +317,12 @@ def test_the_exit_code_says_how_the_run_ended(ran, monkeypatch, capsys, seed, co
     err = capsys.readouterr().err
     assert ("weights lack a tensor" in err) == (seed == 7)
     assert ("RuntimeError: no luck" in err) == (seed == 8)
+
+
+def test_too_little_memory_is_told_on_one_line(ran, monkeypatch, capsys):
+    assert enter(monkeypatch, SHORT, "seed=3") == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "seed=3: does not fit into memory: " in line and line.endswith("or a rank of more (engine.tp)")
 
 
 def test_a_failing_job_does_not_stop_the_others(ran, monkeypatch, capsys):

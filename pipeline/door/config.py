@@ -16,6 +16,7 @@ from pipeline.schema import Config, ConfigError, Engine, Measure, Model, Seed, S
 from pipeline.work.workload import cases
 
 SQLITE = "sqlite:///"
+RESERVED = {"control", "noise"}  # what results and tables call the control
 
 
 def from_yaml(composed: DictConfig) -> Config:
@@ -147,8 +148,8 @@ def _kernel_faults(found: Draft, model: Model | None, engine: Engine | None) -> 
     except ValueError as error:
         yield str(error)
     arms, reference = found.entries(Variant, "arms"), found.sound(Variant, "reference")
-    if "control" in arms:
-        yield "arms.control: the name belongs to the baseline's repetition (measure.control); give this arm another"
+    for name in sorted(RESERVED & arms.keys()):
+        yield f"arms.{name}: the name belongs to the baseline's repetition (measure.control); give this arm another"
     for name, variant in arms.items():
         yield from problems(variant, model, f"arms.{name}", device)
     if reference:

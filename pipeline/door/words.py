@@ -69,7 +69,8 @@ class Schema:
             case "null":
                 return "null"
             case "string":
-                return "a name of at most 64 letters, digits, _ . -" if "pattern" in node else "text"
+                text = "text that is not empty" if "minLength" in node else "text"
+                return "a name of at most 64 letters, digits, _ . -" if "pattern" in node else text
             case "array":
                 return f"a list{' of one or more' * ('minItems' in node)}, each {self.allowed(node['items'])}"
             case _:

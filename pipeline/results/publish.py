@@ -4,11 +4,15 @@ and the platform of the machine that it ran on.
 `python -m pipeline.results.publish FOLDER TARGET`
 """
 
+import gzip
 import re
 import shlex
 import shutil
 import sys
+import zlib
 from pathlib import Path
+
+from omegaconf import OmegaConf
 
 from pipeline.results.folder.ended import DAMAGED
 from pipeline.results.folder.files import replacing_folder, write_text
@@ -67,10 +71,16 @@ def _read(folder: Path, shown: Path) -> tuple[str, str]:
     try:
         close_if_dead(folder)
         status, provenance = read_status(folder), read_provenance(folder)
-        read_summary(folder)
+        if not read_summary(folder).cases:
+            raise ValueError("summary.json holds no case")
+        with gzip.open(folder / "samples.csv.gz") as samples:
+            while samples.read(1 << 20):
+                pass
         report, configuration = ((folder / name).read_text(encoding="utf-8") for name in ("report.md", MARKS[-1]))
+        if "name" not in OmegaConf.create(configuration):
+            raise ValueError(f"{MARKS[-1]} holds no configuration")
         origin = _origin(configuration)
-    except DAMAGED as error:
+    except (*DAMAGED, EOFError, zlib.error) as error:
         reason = (" ".join(str(error).split()) or type(error).__name__)[:300]
         raise PublishError(f"{folder} is not the folder of a run with a report: {reason}") from error
     if status not in ENDED:

@@ -21,7 +21,7 @@ from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.evidence.summary import Summary
-from pipeline.results.folder.ended import NotEnded, ended
+from pipeline.results.folder.ended import DAMAGED, NotEnded, ended
 from pipeline.results.folder.files import write_json
 from pipeline.results.folder.provenance import Provenance
 from pipeline.results.folder.status import Terminated, read_status, sigterm_raises
@@ -230,16 +230,15 @@ def main(arguments: list[str]) -> int:
     folder = Path(arguments[0]).resolve()
     try:
         run = ended(folder)
-    except NotEnded as error:
-        print(error, file=sys.stderr)
-        return 2
-    try:
         if not (folder / "report.md").exists():
             write_report(run.summary, run.config, run.provenance, folder)
         tracked = track(folder, run.config, run.provenance, run.summary)
-    except TrackError as error:
+    except (NotEnded, TrackError) as error:
         print(error, file=sys.stderr)
-        return 1
+        return 1 if isinstance(error, TrackError) else 2
+    except DAMAGED as error:
+        print(f"{folder} is damaged: {type(error).__name__}: {error}; nothing counts as uploaded", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         return 130
     print(f"run {tracked.run_id} in {tracked.uri}\nverdict {tracked.page}\ncurves  {tracked.curves}")

@@ -1,4 +1,5 @@
-from dataclasses import asdict
+import gzip
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -32,8 +33,8 @@ def folder(tmp_path, monkeypatch) -> Path:
         run / "exp" / "again.yaml", f"# @package _global_\n# {again(RUN)}\nname: mine\noutput_dir: /home/someone/out\n"
     )
     write_json(run / "summary.json", asdict(summary()))
-    for name in ("samples.csv.gz", "plots/a.png"):
-        write_text(run / name, name)
+    write_text(run / "plots" / "a.png", "a")
+    (run / "samples.csv.gz").write_bytes(gzip.compress(bytes(range(256)) * 99))
     write_status(run, "finished")
     return run
 
@@ -104,6 +105,18 @@ def test_a_file_is_named_as_the_culprit(folder, tmp_path, capsys):
     assert refused(capsys, folder, "file").startswith("file: is a file; give a folder")
     assert "cannot be published to file/below: " in refused(capsys, folder, "file/below")
     assert (tmp_path / "file").read_text() == "kept"
+
+
+def test_what_could_not_be_repeated_or_read_is_refused(folder, capsys):
+    whole = (folder / "samples.csv.gz").read_bytes()
+    (folder / "samples.csv.gz").write_bytes(whole[: len(whole) // 2])
+    assert "Compressed file ended" in refused(capsys, folder, "docs")
+    (folder / "samples.csv.gz").write_bytes(whole)
+    write_text(folder / "exp" / "again.yaml", "junk")
+    assert "exp/again.yaml holds no configuration" in refused(capsys, folder, "docs")
+    write_json(folder / "summary.json", asdict(replace(summary(), cases=())))
+    assert "summary.json holds no case" in refused(capsys, folder, "docs")
+    assert not Path("docs").exists()
 
 
 @pytest.mark.parametrize("name", ["provenance.json", "report.md", "exp/again.yaml", "summary.json", "samples.csv.gz"])
