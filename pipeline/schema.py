@@ -17,6 +17,7 @@ from pipeline.fields import (
     Count,
     Fixed,
     Flag,
+    Folder,
     Fraction,
     Kind,
     Knobs,
@@ -225,7 +226,7 @@ class Config:
 
     name: Name
     seed: Seed
-    output_dir: Text
+    output_dir: Folder
     model: Model
     engine: Engine
     workloads: Annotated[dict[Name, Workload], Field(min_length=1)]
