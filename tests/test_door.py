@@ -226,6 +226,7 @@ BAD_INPUT = [
     ([SHORT, "engine.chunked_prefill=false", "engine.max_num_batched_tokens=256"], [("prefill-512", "=256")]),
     ([SHORT, "+variant@arms.control=row"], [("arms.control", "measure.control")]),
     ([SHORT, "+variant@arms.noise=row"], [("arms.noise", "measure.control")]),
+    ([SHORT, "arms={}"], [("arms={}", "changes nothing", "~arms.NAME")]),
     ([SHORT, "engine.weights=gone.safetensors"], [("engine.weights=gone.safetensors", "no such file")]),
     ([SHORT, "track.uri=file:///x"], [("track.uri=file:///x", "sqlite:///FILE, or null")]),
     ([SHORT, "track.uri=http://h:5000"], [("track.uri=http://h:5000", "sqlite:///FILE, or null")]),

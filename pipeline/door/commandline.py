@@ -122,7 +122,13 @@ class CommandLine:
         if override.is_sweep_override() and not self.multirun:
             value = override.get_value_string()
             return f"{text}: several values need -m; a list is written '{key}=[{value}]', text {_quoted(key, value)}"
-        if options is None or override.type is OverrideType.DEL:
+        if override.type is OverrideType.DEL:
+            return None
+        if override.value() == {}:
+            return (
+                f"{text}: an empty group is merged with what is there and changes nothing; drop an entry: ~{key}.NAME"
+            )
+        if options is None:
             return None
         if override.type is OverrideType.FORCE_ADD:
             return f"{text}: an option is chosen with {text.lstrip('+')}, or +{text.lstrip('+')} for a new entry"
