@@ -50,7 +50,7 @@ def _biased(cases: Sequence[CaseSummary], baseline: str, control: str, overall: 
     ]
     if not found:
         return []
-    return [f"{control} SURELY DIFFERS from {baseline}, which it is, {', '.join(found)}: so may any arm"]
+    return [f"{baseline} measured twice SURELY DIFFERS from itself, {', '.join(found)}: so may any arm"]
 
 
 def _unused(cases: Sequence[CaseSummary], arm: str) -> list[str]:

@@ -135,7 +135,7 @@ def test_a_control_that_surely_differs_comes_before_what_was_found():
     mean = Comparison("tpot", 1.006, 1.004, 1.008, "UNDECIDED", 0.008, 0.02, 0.95, 18, bias=0.004)
     found = headline(cases, "never", "control", [Overall("decode", "", "control", mean)])
     assert found[0] == (
-        "control SURELY DIFFERS from never, which it is, at decode-8 (TPOT) by 0.9 to 1.6 %, "
+        "never measured twice SURELY DIFFERS from itself, at decode-8 (TPOT) by 0.9 to 1.6 %, "
         "over all contexts of decode (TPOT) by 0.4 to 0.8 %: so may any arm"
     )
     assert found[1].startswith("batch against never")
