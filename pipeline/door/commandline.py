@@ -21,6 +21,7 @@ from pipeline.schema import ConfigError
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 UNASKED = ("claim", "traffic")  # groups of which nothing is chosen unless somebody asks
+NAMED = ("arms", "workloads")  # groups whose entries an experiment names
 REFUSALS = (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError, TypeError)
 
 
@@ -124,7 +125,7 @@ class CommandLine:
             return f"{text}: several values need -m; a list is written '{key}=[{value}]', text {_quoted(key, value)}"
         if override.type is OverrideType.DEL:
             return None
-        if override.value() == {}:
+        if key in NAMED and override.value() == {}:
             return (
                 f"{text}: an empty group is merged with what is there and changes nothing; drop an entry: ~{key}.NAME"
             )
