@@ -31,8 +31,6 @@ def ended(folder: Path) -> Ended:
     try:
         close_if_dead(folder)
         status, found = read_status(folder), Ended(read_config(folder), read_provenance(folder), read_summary(folder))
-        if not found.summary.cases:
-            raise ValueError("summary.json holds no case")
     except DAMAGED as error:
         reason = (" ".join(str(error).split()) or type(error).__name__)[:300]
         raise NotEnded(f"{folder} is not the folder of a run that was summarised: {reason}") from error

@@ -107,7 +107,11 @@ def read_config(folder: Path) -> Config:
 
 
 def read_summary(folder: Path) -> Summary:
-    return TypeAdapter(Summary).validate_python(_as_today(_with_nan(read_json(folder / "summary.json"))))
+    """ValueError where nothing was summarised."""
+    found = TypeAdapter(Summary).validate_python(_as_today(_with_nan(read_json(folder / "summary.json"))))
+    if not found.cases:
+        raise ValueError("summary.json holds no case")
+    return found
 
 
 def read_provenance(folder: Path) -> Provenance:
