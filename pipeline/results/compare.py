@@ -22,11 +22,10 @@ from yaml import YAMLError
 from pipeline.evidence.summary import ArmSummary, CaseSummary, Summary
 from pipeline.results.folder.fingerprint import Difference, Parts, differences, digest, fingerprint, within
 from pipeline.results.folder.record import read_provenance, read_summary
-from pipeline.results.folder.status import read_status
+from pipeline.results.folder.status import ENDED, read_status
 from pipeline.results.table import mean_key, significant
 
 STAGE = ".attend._target_"  # every arm has one
-ENDED = ("finished", "failed")
 TIMELESS = (
     "claim", "gate", "traffic", "projection", "self_test", "measure.breakdown", "measure.breakdown_seconds",
     "measure.confidence", "measure.margin", "measure.resamples",

@@ -17,11 +17,10 @@ from omegaconf import OmegaConf
 from pipeline.results.folder.ended import DAMAGED
 from pipeline.results.folder.files import replacing_folder, write_text
 from pipeline.results.folder.record import again, read_provenance, read_summary
-from pipeline.results.folder.status import close_if_dead, read_status
+from pipeline.results.folder.status import ENDED, close_if_dead, read_status
 from pipeline.results.report.stages import ELSEWHERE
 
 PROJECT = Path(__file__).resolve().parents[2]
-ENDED = ("finished", "failed")  # a failed arm, bar or gate is in the report
 USAGE = (
     "usage: python -m pipeline.results.publish FOLDER TARGET: the folder of a run that came to its end, and where to"
 )

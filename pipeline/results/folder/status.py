@@ -14,6 +14,8 @@ from typing import Any
 from pipeline.results.folder.files import read_json, write_json
 from pipeline.schema import ConfigError
 
+ENDED = ("finished", "failed")  # came to its end: a failed arm, bar or gate is in the report
+
 
 class Terminated(SystemExit):
     """SIGTERM, made an exception so that the run can say that it was killed."""
